@@ -1,0 +1,119 @@
+package transport
+
+import (
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Metadata that Leat adds. All begins with leat_ and may be absent: an older
+// or newer Leat reads what it knows.
+const (
+	KeyHeader     = "leat_key"     // the message key
+	DerivedHeader = "leat_derived" // "1": the id was derived by Leat from the message's source
+
+	DeadVersionHeader  = "leat_dead_version" // "1"
+	DeadReasonHeader   = "leat_dead_reason"
+	DeadErrorHeader    = "leat_dead_error" // text of the error, at most 1 KiB
+	DeadClassHeader    = "leat_dead_class"
+	DeadStackHeader    = "leat_dead_stack" // of a panic, at most 4 KiB
+	DeadTopicHeader    = "leat_dead_topic" // where it came from
+	DeadCoordsHeader   = "leat_dead_coordinates"
+	DeadGroupHeader    = "leat_dead_group"
+	DeadConsumerHeader = "leat_dead_consumer"
+	DeadAttemptsHeader = "leat_dead_attempts"
+	DeadFirstHeader    = "leat_dead_first_failure" // RFC 3339, UTC
+	DeadLastHeader     = "leat_dead_last_failure"
+	DeadEnqueuedHeader = "leat_dead_enqueued"
+	DeadInstanceHeader = "leat_dead_instance"
+)
+
+// Bounds on what a dead letter says in text, so that a copy is never too large
+// for a broker that took the original.
+const (
+	maxDeadError = 1 << 10
+	maxDeadStack = 4 << 10
+)
+
+// DeadInfo is the provenance of a dead letter.
+type DeadInfo struct {
+	Reason       string
+	Err          error
+	Topic        string
+	Coordinates  string
+	Group        string
+	Consumer     string
+	Instance     string
+	Attempts     int
+	FirstFailure time.Time
+	LastFailure  time.Time
+	Enqueued     time.Time
+}
+
+// DeadMessage makes the copy that goes to a dead letter: id, payload and
+// headers as they were received, with what i says added. It also has the four
+// keys that Watermill's PoisonQueue writes.
+func DeadMessage(id string, payload []byte, headers map[string]string, i DeadInfo) *message.Message {
+	md := make(message.Metadata, len(headers)+20)
+	for k, v := range headers {
+		md[k] = v
+	}
+	text := ""
+	if i.Err != nil {
+		text = capText(i.Err.Error(), maxDeadError)
+	}
+	set := func(k, v string) {
+		if v != "" {
+			md[k] = v
+		}
+	}
+	at := func(k string, t time.Time) {
+		if !t.IsZero() {
+			md[k] = t.UTC().Format(time.RFC3339Nano)
+		}
+	}
+	md[DeadVersionHeader] = "1"
+	set(DeadReasonHeader, i.Reason)
+	set(DeadErrorHeader, text)
+	set(DeadClassHeader, Class(i.Err))
+	set(DeadStackHeader, stackOf(i.Err))
+	set(DeadTopicHeader, i.Topic)
+	set(DeadCoordsHeader, i.Coordinates)
+	set(DeadGroupHeader, i.Group)
+	set(DeadConsumerHeader, i.Consumer)
+	set(DeadInstanceHeader, i.Instance)
+	md[DeadAttemptsHeader] = strconv.Itoa(i.Attempts)
+	at(DeadFirstHeader, i.FirstFailure)
+	at(DeadLastHeader, i.LastFailure)
+	at(DeadEnqueuedHeader, i.Enqueued)
+	md["reason_poisoned"] = text
+	md["topic_poisoned"] = i.Topic
+	md["handler_poisoned"] = i.Consumer
+	md["subscriber_poisoned"] = i.Group
+	return &message.Message{UUID: id, Payload: payload, Metadata: md}
+}
+
+// capText cuts s to at most n bytes of whole, valid, one-line UTF-8.
+func capText(s string, n int) string {
+	cut := len(s) > n
+	if cut {
+		s = s[:n]
+		for len(s) > 0 && !utf8.ValidString(s[len(s)-1:]) && !utf8.RuneStart(s[len(s)-1]) {
+			s = s[:len(s)-1]
+		}
+	}
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, s)
+	if cut {
+		s += "…"
+	}
+	return s
+}

@@ -1,0 +1,123 @@
+package transport
+
+import "math/bits"
+
+// Window tracks which offsets of one log are settled, for brokers that can be
+// told only "everything below". Settled may come in any order; [Window.Mark]
+// is always safe to tell: no unfinished offset lies below it.
+//
+// What is settled ahead of the mark is held as one bit each. Offsets may have
+// gaps (compaction, control records): only those added count. A Window is not
+// safe for concurrent use.
+type Window struct {
+	limit   int
+	base    int64 // offset of bit 0 of the ring's first word; a multiple of 64
+	known   ring  // offsets added
+	settled ring  // of those, the settled ones
+	mark    int64 // everything below is settled
+	next    int64 // one above the highest offset added
+	open    int   // added and not settled
+}
+
+// NewWindow begins at offset start and holds up to limit offsets between the
+// mark and the highest one.
+func NewWindow(start int64, limit int) *Window {
+	return &Window{limit: limit, base: start &^ 63, mark: start, next: start}
+}
+
+// Add notes that an offset was handed out. It must be higher than all before.
+func (w *Window) Add(offset int64) {
+	if w.open == 0 && w.mark == w.next {
+		w.mark = offset // the gap before it holds nothing to wait for
+	}
+	w.known.set(offset - w.base)
+	w.next = offset + 1
+	w.open++
+}
+
+// Settle notes that an offset is done with; it reports false for one that is
+// not waited for.
+func (w *Window) Settle(offset int64) bool {
+	i := offset - w.base
+	if offset < w.mark || !w.known.get(i) || w.settled.get(i) {
+		return false
+	}
+	w.settled.set(i)
+	w.open--
+	if offset == w.mark {
+		w.advance()
+	}
+	return true
+}
+
+// Mark is the offset below which everything is settled.
+func (w *Window) Mark() int64 { return w.mark }
+
+// Open counts what was added and is not settled.
+func (w *Window) Open() int { return w.open }
+
+// Full tells whether the span between the mark and the highest offset has
+// reached the limit.
+func (w *Window) Full() bool { return w.next-w.mark >= int64(w.limit) }
+
+// Done tells whether an offset is settled.
+func (w *Window) Done(offset int64) bool {
+	return offset < w.mark || w.settled.get(offset-w.base)
+}
+
+// advance moves the mark over what is settled and over gaps, to the lowest
+// offset that is known and unsettled, and lets go of the words passed.
+func (w *Window) advance() {
+	if w.open == 0 {
+		w.mark = w.next
+		w.base = w.next &^ 63
+		w.known.clear()
+		w.settled.clear()
+		return
+	}
+	i := w.mark - w.base
+	for word := i / 64; ; word++ {
+		left := w.known.word(word) &^ w.settled.word(word)
+		if word == i/64 {
+			left &= ^uint64(0) << (i % 64)
+		}
+		if left != 0 {
+			w.mark = w.base + word*64 + int64(bits.TrailingZeros64(left))
+			w.known.drop(word)
+			w.settled.drop(word)
+			w.base += word * 64
+			return
+		}
+	}
+}
+
+// ring is a growing row of bits whose first words can be let go.
+type ring struct {
+	words []uint64
+}
+
+func (r *ring) word(i int64) uint64 {
+	if i < 0 || i >= int64(len(r.words)) {
+		return 0
+	}
+	return r.words[i]
+}
+
+func (r *ring) get(i int64) bool { return i >= 0 && r.word(i/64)>>(uint(i)%64)&1 == 1 }
+
+func (r *ring) set(i int64) {
+	for int64(len(r.words)) <= i/64 {
+		r.words = append(r.words, 0)
+	}
+	r.words[i/64] |= 1 << (uint(i) % 64)
+}
+
+func (r *ring) drop(words int64) {
+	if words >= int64(len(r.words)) {
+		r.words = r.words[:0]
+		return
+	}
+	r.words = r.words[words:]
+}
+
+func (r *ring) clear() { r.words = r.words[:0] }
