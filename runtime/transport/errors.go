@@ -163,5 +163,5 @@ func stackOf(err error) string {
 	if !errors.As(err, &p) {
 		return ""
 	}
-	return capText(string(p.Stack), maxDeadStack)
+	return CapText(string(p.Stack), maxDeadStack)
 }

@@ -63,7 +63,7 @@ func DeadMessage(id string, payload []byte, headers map[string]string, i DeadInf
 	}
 	text := ""
 	if i.Err != nil {
-		text = capText(i.Err.Error(), maxDeadError)
+		text = CapText(i.Err.Error(), maxDeadError)
 	}
 	set := func(k, v string) {
 		if v != "" {
@@ -96,8 +96,8 @@ func DeadMessage(id string, payload []byte, headers map[string]string, i DeadInf
 	return &message.Message{UUID: id, Payload: payload, Metadata: md}
 }
 
-// capText cuts s to at most n bytes of whole, valid, one-line UTF-8.
-func capText(s string, n int) string {
+// CapText cuts s to at most n bytes of whole, valid, one-line UTF-8.
+func CapText(s string, n int) string {
 	cut := len(s) > n
 	if cut {
 		s = s[:n]

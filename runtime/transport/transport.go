@@ -53,8 +53,7 @@ type Transport interface {
 // Consumer is one member of one group.
 //
 // Receive is called by one goroutine, Settle by another; Pause and Resume by
-// any. A consumer is used until Receive or Settle fails, then closed and
-// opened anew.
+// any. A consumer is used until Receive fails, then closed and opened anew.
 type Consumer interface {
 	// Receive waits for deliveries and returns at least one, at most limit,
 	// in broker order within each [Assignment].
@@ -62,6 +61,9 @@ type Consumer interface {
 	// The sum of their sizes is at most maxBytes. If the next message is
 	// larger than that, what fits before it is returned; if nothing does,
 	// the error is a [NeedBytes] and the engine comes again with that much.
+	//
+	// Deliveries may share one allocation only where they are small: one that
+	// stays unsettled for long keeps alive what it was allocated with.
 	//
 	// A Receive that is waiting when ctx ends returns ctx's error, and the
 	// consumer stays usable. Any other error means that the connection or the
@@ -78,7 +80,8 @@ type Consumer interface {
 	// Settle tells the broker what became of deliveries, in any order. nil
 	// means that all of it is told, or no longer ours to tell (settlements of
 	// a revoked assignment are dropped and change nothing). After an error
-	// the same batch is given again, so Settle is idempotent.
+	// the same batch is given again for as long as Receive goes on, so Settle
+	// is idempotent.
 	Settle(ctx context.Context, batch []Settlement) error
 
 	// Close releases what is not settled, untouched and with no attempt

@@ -29,6 +29,9 @@ func NewWindow(start int64, limit int) *Window {
 func (w *Window) Add(offset int64) {
 	if w.open == 0 && w.mark == w.next {
 		w.mark = offset // the gap before it holds nothing to wait for
+		w.base = offset &^ 63
+		w.known.clear()
+		w.settled.clear()
 	}
 	w.known.set(offset - w.base)
 	w.next = offset + 1

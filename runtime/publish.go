@@ -1,0 +1,263 @@
+package runtime
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/uuid"
+
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+// publishTimeout bounds one try of telling a broker or a store something.
+const publishTimeout = 30 * time.Second
+
+// maxPublishBatch bounds how many messages are published in one call.
+const maxPublishBatch = 512
+
+// outlet publishes for many consumers: what waits for the same topic goes out
+// together, one call at a time for each topic, so that no topic waits for another.
+type outlet struct {
+	producer transport.Producer
+
+	mu     sync.Mutex
+	topics map[string][]*publication // waiting; there is a runner for each topic in the map
+}
+
+// publication is the messages of one delivery for one topic.
+type publication struct {
+	msgs []*message.Message
+	done chan error
+}
+
+func newOutlet(p transport.Producer) *outlet {
+	return &outlet{producer: p, topics: make(map[string][]*publication)}
+}
+
+// publish waits until the broker has confirmed msgs, or for the error.
+func (o *outlet) publish(ctx context.Context, topic string, msgs []*message.Message) error {
+	p := &publication{msgs: msgs, done: make(chan error, 1)}
+	o.mu.Lock()
+	waiting, runs := o.topics[topic]
+	o.topics[topic] = append(waiting, p)
+	o.mu.Unlock()
+	if !runs {
+		go o.run(context.WithoutCancel(ctx), topic)
+	}
+	select {
+	case err := <-p.done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// run publishes what waits for a topic until nothing does.
+func (o *outlet) run(ctx context.Context, topic string) {
+	for {
+		o.mu.Lock()
+		waiting := o.topics[topic]
+		if len(waiting) == 0 {
+			delete(o.topics, topic)
+			o.mu.Unlock()
+			return
+		}
+		n, size := 0, 0
+		for n < len(waiting) && (n == 0 || size+len(waiting[n].msgs) <= maxPublishBatch) {
+			size += len(waiting[n].msgs)
+			n++
+		}
+		batch := waiting[:n:n]
+		o.topics[topic] = waiting[n:]
+		o.mu.Unlock()
+		o.send(ctx, topic, batch, size)
+	}
+}
+
+// send publishes one batch and tells each publication its own part of the answer.
+func (o *outlet) send(ctx context.Context, topic string, batch []*publication, size int) {
+	msgs := make([]*message.Message, 0, size)
+	for _, p := range batch {
+		msgs = append(msgs, p.msgs...)
+	}
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	err := o.producer.Publish(ctx, topic, msgs...)
+	partly, ok := errors.AsType[*transport.PublishError](err)
+	at := 0
+	for _, p := range batch {
+		mine := err
+		if ok {
+			var failed []transport.PublishFailure
+			for _, f := range partly.Failed {
+				if f.Index >= at && f.Index < at+len(p.msgs) {
+					f.Index -= at
+					failed = append(failed, f)
+				}
+			}
+			mine = nil
+			if len(failed) > 0 {
+				mine = &transport.PublishError{Topic: topic, Failed: failed}
+			}
+		}
+		p.done <- mine
+		at += len(p.msgs)
+	}
+}
+
+// publishOutputs publishes what a run has left, in order, until all of it is
+// confirmed. It returns an error if some of it can never be, or if the drain
+// ran out of time.
+func (c *consumer) publishOutputs(it *item, outs []transport.Output) error {
+	nth := make(map[[2]string]int)
+	for i := 0; i < len(outs); {
+		topic := outs[i].Topic
+		if topic == "" {
+			topic = c.p.PublishTo
+		}
+		if topic == "" {
+			return errNoPublishTo
+		}
+		if err := transport.CheckName("topic", topic); err != nil {
+			return err
+		}
+		var msgs []*message.Message
+		for ; i < len(outs) && (outs[i].Topic == topic || outs[i].Topic == "" && topic == c.p.PublishTo); i++ {
+			m := outs[i].Message
+			if m == nil {
+				return errors.New("handler returned a nil message")
+			}
+			slot := [2]string{topic, m.Metadata.Get(transport.KeyHeader)}
+			msgs = append(msgs, c.identify(it.d, m, slot, nth[slot]))
+			nth[slot]++
+		}
+		if err := c.publishUntilConfirmed(c.out, topic, msgs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// identify gives an output its id: derived from the source, so that the same
+// output of another run of it is recognised, unless the author chose one.
+func (c *consumer) identify(d *transport.Delivery, m *message.Message, slot [2]string, n int) *message.Message {
+	out := &message.Message{UUID: m.UUID, Payload: m.Payload, Metadata: m.Metadata}
+	if out.Metadata == nil {
+		out.Metadata = message.Metadata{}
+	}
+	if m.UUID != "" && (m.UUID == d.ID || !randomID(m.UUID)) {
+		return out
+	}
+	if d.ID == "" {
+		if out.UUID == "" {
+			out.UUID = uuid.NewString()
+		}
+		return out
+	}
+	var name []byte
+	for _, part := range []string{d.ID, c.name, slot[0], slot[1]} {
+		name = binary.AppendUvarint(name, uint64(len(part)))
+		name = append(name, part...)
+	}
+	name = binary.AppendUvarint(name, uint64(n)) //nolint:gosec // counts up from 0
+	out.UUID = uuid.NewSHA1(derivedIDs, name).String()
+	out.Metadata = make(message.Metadata, len(m.Metadata)+1)
+	for k, v := range m.Metadata {
+		out.Metadata[k] = v
+	}
+	out.Metadata[transport.DerivedHeader] = "1"
+	return out
+}
+
+// derivedIDs is the namespace of derived ids. It is part of the format.
+var derivedIDs = uuid.MustParse("5b1d9a4e-6f0c-5a7e-9c33-1ea7000000d1")
+
+// randomID tells whether an id says nothing about its message.
+func randomID(id string) bool {
+	u, err := uuid.Parse(id)
+	return err == nil && u.Version() == 4
+}
+
+// publishDead publishes the copy of a message that has failed for good, made
+// from what was received. It returns an error only if the drain ran out of time.
+func (c *consumer) publishDead(it *item, r result) error {
+	d, topic := it.d, r.dead.Topic
+	topic, err := transport.DeadTopic(topic, d.Topic, c.p.Group)
+	if err != nil {
+		topic = c.dead[d.Topic]
+	}
+	now := time.Now()
+	first := it.first
+	if first.IsZero() {
+		first = now
+	}
+	m := transport.DeadMessage(d.ID, d.Payload, d.Metadata, transport.DeadInfo{
+		Reason: r.reason, Err: r.err, Topic: d.Topic, Coordinates: d.Coordinates(),
+		Group: c.p.Group, Consumer: c.name, Instance: c.router.opts.Instance.ID,
+		Attempts: r.n, FirstFailure: first, LastFailure: now, Enqueued: d.Enqueued,
+	})
+	err = c.persist("dead letter "+topic, func(ctx context.Context) error {
+		return c.own.publish(ctx, topic, []*message.Message{m})
+	})
+	if err == nil {
+		c.log.ErrorContext(c.base, "message dead-lettered", "topic", d.Topic, "message_id", d.ID,
+			"dead_letter", topic, "reason", r.reason, "attempts", r.n, "error", brief(r.err))
+	}
+	return err
+}
+
+// publishUntilConfirmed repeats a publish, each time with only what failed. It
+// returns an error for what is permanent, or if the drain ran out of time.
+func (c *consumer) publishUntilConfirmed(o *outlet, topic string, msgs []*message.Message) error {
+	var forever error
+	err := c.persist("output "+topic, func(ctx context.Context) error {
+		err := o.publish(ctx, topic, msgs)
+		partly, ok := errors.AsType[*transport.PublishError](err)
+		if !ok {
+			return err
+		}
+		var again []*message.Message
+		for _, f := range partly.Failed {
+			if f.Permanent {
+				forever = fmt.Errorf("output to topic %q: %w", topic, f.Err)
+				return nil
+			}
+			again = append(again, msgs[f.Index])
+		}
+		msgs = again
+		return err
+	})
+	if err == nil {
+		err = forever
+	}
+	return err
+}
+
+// persist tries something with growing waits until it succeeds. While it does
+// not, the consumer's status says so. It returns an error only when the drain
+// ran out of time.
+func (c *consumer) persist(what string, try func(ctx context.Context) error) error {
+	for tries := 1; ; tries++ {
+		err := try(c.base)
+		if err == nil {
+			if tries > 1 {
+				c.clearTrouble(what)
+			}
+			return nil
+		}
+		if c.base.Err() != nil {
+			return err
+		}
+		c.setTrouble(what, err)
+		select {
+		case <-time.After(reopenWait(tries)):
+		case <-c.base.Done():
+			return err
+		}
+	}
+}

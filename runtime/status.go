@@ -1,0 +1,224 @@
+package runtime
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+// State is what a consumer is doing.
+type State string
+
+// Values of State.
+const (
+	StateStarting     State = "starting"     // has not reached its broker yet
+	StateRunning      State = "running"      // takes and handles messages
+	StateHeld         State = "held"         // partitions paused: too much waits behind failing messages
+	StateBlocked      State = "blocked"      // an output, a dead letter, a store or the broker does not take what it must
+	StateReconnecting State = "reconnecting" // the broker is lost
+	StateDraining     State = "draining"     // finishes what runs
+	StateStopped      State = "stopped"
+	StateFailed       State = "failed" // refused at the start
+)
+
+// Status is what there is to know of one consumer, at one moment.
+type Status struct {
+	Consumer string   `json:"consumer"`
+	Topics   []string `json:"topics"`
+	Group    string   `json:"group"`
+
+	State State     `json:"state"`
+	Why   string    `json:"why,omitempty"`
+	Since time.Time `json:"since"` // when it came into this state
+
+	Running       int           `json:"running"`   // attempts
+	InFlight      int           `json:"in_flight"` // delivered, not settled
+	InFlightBytes int64         `json:"in_flight_bytes"`
+	Parked        int           `json:"parked"`
+	HeldByOrder   int           `json:"held_by_order"`    // behind parked ones of their order
+	Oldest        time.Duration `json:"oldest_in_flight"` // of the attempts that run
+	Partitions    int           `json:"partitions"`
+
+	Received    int64            `json:"received"` // deliveries
+	Outcomes    map[string]int64 `json:"outcomes"` // by transport.Outcome
+	LastError   string           `json:"last_error,omitempty"`
+	LastErrorAt time.Time        `json:"last_error_at,omitzero"`
+
+	Abandoned     int  `json:"abandoned,omitempty"` // still ran when the drain ended
+	DrainTimedOut bool `json:"drain_timed_out,omitempty"`
+	SettledByHand bool `json:"-"` // the handler was warned about Ack and Nack
+
+	counts [transport.Interrupted + 1]int64
+}
+
+// Count is how often an outcome came.
+func (s Status) Count(o transport.Outcome) int64 { return s.Outcomes[o.String()] }
+
+// trouble is something that goes on failing while the consumer tries it again.
+type trouble struct {
+	err   error
+	since time.Time
+	count int // deliveries that wait for it
+}
+
+// Status tells of every consumer, in the order they were added.
+func (r *Router) Status() []Status {
+	r.mu.Lock()
+	consumers := r.consumers
+	r.mu.Unlock()
+	out := make([]Status, len(consumers))
+	for i, c := range consumers {
+		out[i] = c.snapshot()
+	}
+	return out
+}
+
+func (c *consumer) snapshot() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.status
+	s.Topics = slices.Clone(s.Topics)
+	s.Running, s.InFlight, s.InFlightBytes = c.q.running, c.q.count, c.q.bytes
+	s.Parked, s.HeldByOrder = c.q.parked, c.q.stuck
+	s.Partitions = len(c.q.spells)
+	now := time.Now()
+	for w := range c.pool {
+		if w.it != nil && w.it.state == running {
+			s.Oldest = max(s.Oldest, now.Sub(time.Unix(0, w.since.Load())))
+		}
+	}
+	s.Outcomes = make(map[string]int64, len(s.counts))
+	for o := transport.Handled; o <= transport.Interrupted; o++ {
+		s.Outcomes[o.String()] = s.counts[o]
+	}
+	if s.State == StateRunning {
+		for what, t := range c.troubles {
+			s.State, s.Since, s.Why = StateBlocked, t.since, what+": "+brief(t.err)
+		}
+	}
+	if s.State == StateRunning && c.over {
+		s.State, s.Why = StateHeld, "more than half of the prefetch waits behind failing messages"
+	}
+	return s
+}
+
+// count adds to an outcome. mu is held.
+func (c *consumer) count(o transport.Outcome, n ...int) {
+	by := 1
+	if len(n) > 0 {
+		by = n[0]
+	}
+	c.status.counts[o] += int64(by)
+}
+
+// setState changes the state; stopped and failed are final.
+func (c *consumer) setState(s State, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.status.State != s {
+		c.status.Since = time.Now()
+	}
+	c.status.State, c.status.Why = s, brief(err)
+}
+
+// setTrouble notes that something goes on failing, and logs it when it begins.
+func (c *consumer) setTrouble(what string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, known := c.troubles[what]
+	if !known {
+		t.since = time.Now()
+		c.log.WarnContext(c.base, "tried again until it succeeds", "what", what, "error", brief(err))
+	}
+	t.err = err
+	c.troubles[what] = t
+	c.status.LastError, c.status.LastErrorAt = what+": "+brief(err), time.Now()
+}
+
+func (c *consumer) clearTrouble(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t, known := c.troubles[what]; known {
+		delete(c.troubles, what)
+		c.log.InfoContext(c.base, "succeeds again", "what", what, "after", time.Since(t.since))
+	}
+}
+
+// sampler lets through so many events of a second and counts the others.
+type sampler struct {
+	second  time.Time
+	n       int
+	skipped int
+}
+
+const samplesPerSecond = 5
+
+func (s *sampler) allow(now time.Time) (skipped int, ok bool) {
+	if now.Sub(s.second) >= time.Second {
+		s.second, s.n = now, 0
+	}
+	if s.n++; s.n > samplesPerSecond {
+		s.skipped++
+		return 0, false
+	}
+	skipped, s.skipped = s.skipped, 0
+	return skipped, true
+}
+
+// WaitIdle returns when every consumer has started and, for as long as quiet,
+// nothing waited, was delayed or in flight in any of their groups. A transport
+// that cannot count is taken to be empty while nothing is in flight.
+func (r *Router) WaitIdle(ctx context.Context, quiet time.Duration) error {
+	select {
+	case <-r.ready:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	step := max(quiet/10, 10*time.Millisecond)
+	tick := time.NewTicker(step)
+	defer tick.Stop()
+	since := time.Now()
+	received := int64(-1)
+	for {
+		idle, n := r.idle(ctx)
+		if !idle || n != received {
+			received, since = n, time.Now()
+		}
+		if time.Since(since) >= quiet {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// idle tells whether nothing is in flight or waits, and how many deliveries
+// there were so far.
+func (r *Router) idle(ctx context.Context) (bool, int64) {
+	var received int64
+	r.mu.Lock()
+	consumers := r.consumers
+	r.mu.Unlock()
+	for _, c := range consumers {
+		s := c.snapshot()
+		received += s.Received
+		if s.InFlight > 0 || s.State == StateReconnecting {
+			return false, received
+		}
+		for _, tp := range c.topics {
+			if !c.caps.Depth {
+				continue
+			}
+			d, err := c.t.Depth(ctx, tp, c.p.Group)
+			if err != nil || d.Ready+d.Delayed+d.Held > 0 {
+				return false, received
+			}
+		}
+	}
+	return true, received
+}
