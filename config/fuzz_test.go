@@ -1,0 +1,45 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzLoad holds that no text makes Load, Decode, Lint or the printing of their errors panic.
+func FuzzLoad(f *testing.F) {
+	files, err := filepath.Glob("testdata/*/*.yaml")
+	require.NoError(f, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(f, err)
+		f.Add(text, "consumers.charge.timeout=5s")
+	}
+	f.Add([]byte("a: &a [*a]"), "a={")
+	f.Fuzz(func(_ *testing.T, text []byte, set string) {
+		o := Options{Data: []Data{{Name: "fuzz", Text: text}}, LookupEnv: testEnv, ReadFile: func(string) ([]byte, error) { return text, nil }}
+		_ = judge(o)
+		o.Set = []string{set}
+		_ = judge(o)
+	})
+}
+
+// TestHostileTexts bounds the time for texts that are all of one kind. A quarter of the largest size shows what is quadratic.
+func TestHostileTexts(t *testing.T) {
+	t.Parallel()
+	fill := func(part string) string { return strings.Repeat(part, maxFile/4/len(part)) }
+	for _, text := range []string{
+		fill("["), fill("{a: "), fill("- "), fill("? "), fill("a\n"), fill("abc: 1\n"), fill("x"), fill("\""), fill("password: "), fill("a://b@"),
+		fill("${A}"), "name: " + fill("${A"), "name: " + fill("$"), "a: &a [x]\n" + fill("- *a\n"), fill("é: \"\n"), "a: " + fill("x@"), fill("a=b&"), fill("a:a"),
+		five + "    group: " + strings.Repeat("${EMPTY}", 25_000) + "\n", strings.Repeat(" ", 1000) + fill("\n"),
+	} {
+		start := time.Now()
+		_ = judge(Options{Data: []Data{{Name: "x", Text: []byte(text[:min(len(text), maxFile)])}}, LookupEnv: testEnv})
+		require.Less(t, time.Since(start), 20*time.Second, text[:20])
+		t.Log(time.Since(start), strings.TrimSpace(text[:10]))
+	}
+}

@@ -1,0 +1,166 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// order holds what is asked of order against what the transport keeps.
+func (l *linter) order(c *Consumer) {
+	path := "consumers." + c.Name
+	if c.OrderedBy.Key != "" && len(c.Wrap) > 0 {
+		l.errs.add(l.at(c, "ordered_by", "wrap"), path+".ordered_by",
+			"%s: ordered_by: {key: %s} reads the message as received, before wrap has unpacked it; take wrap away, or order by the message's own key", path, c.OrderedBy.Key)
+	}
+	facts, known := l.Facts.Brokers[c.Broker]
+	if !known || c.OrderedBy.Mode != OrderedByKey || c.OrderScope == ScopeWorker || facts.KeyOrderScope == ScopeGroup {
+		return
+	}
+	if c.OrderedBy.Key != "" {
+		return // worker scope everywhere, as its own docs say
+	}
+	l.errs.add(l.at(c, "ordered_by"), path+".ordered_by",
+		"%s: ordered_by: key on %s keeps order only within one worker, not across instances; write order_scope: worker if that is understood, or ordered_by: none", path, l.BrokerOf(c.Broker).Kind)
+}
+
+// dedup checks that there is a store for the keys, and that they are kept long enough.
+func (l *linter) dedup(c *Consumer) {
+	if c.Dedup == nil {
+		return
+	}
+	path := "consumers." + c.Name
+	if facts, known := l.Facts.Brokers[c.Broker]; known {
+		switch {
+		case l.Store.IsZero() && !facts.SQL:
+			mend := "write store: postgres://… or another SQL store"
+			if !facts.Networked {
+				mend += ", or store: memory, which forgets at a restart"
+			}
+			l.errs.add(l.at(c, "dedup"), path+".dedup",
+				"%s: dedup has no store for its keys, and %s keeps none; %s", path, l.BrokerOf(c.Broker).Kind, mend)
+		case !l.Store.IsZero() && l.StorePerProcess && facts.Networked:
+			l.errs.add(l.root.get("store").at, "store",
+				"store: %s is seen by one process only, but the broker of %s is shared by many, so a duplicate at another instance would not be recognised; write store: postgres://… or another SQL store", l.Store.Kind, path)
+		}
+	}
+	if longest := c.Retry.Longest(c.Timeout); c.Dedup.Window < longest {
+		l.errs.add(l.at(c, "dedup.window", "dedup", "retry", "timeout"), path+".dedup.window",
+			"%s: dedup.window (%s) is shorter than the longest redelivery (%s: %s), so a retried message could be handled twice; raise window to %s or more",
+			path, c.Dedup.Window, longest.rounded(), attempts(c.Retry.Attempts), longest.rounded())
+	}
+}
+
+const maxName = 249
+
+var legalName = regexp.MustCompile(`^[a-zA-Z0-9._-]+$`)
+
+// names checks topics, groups and what is derived from them.
+func (l *linter) names(c *Consumer) {
+	path := "consumers." + c.Name
+	longest := l.longest(c.Broker)
+	joined := l.Facts.Brokers[c.Broker].DerivesNames
+	inTopic, inGroup := joined || strings.Contains(string(c.DeadLetter), "{topic}"), joined || strings.Contains(string(c.DeadLetter), "{group}")
+
+	legal := l.badName && !has(l.root.get("consumers").get(c.Name), "group") ||
+		l.name(l.at(c, "group"), path+".group", "group", c.Group, longest, inGroup)
+	for _, topic := range c.Topics {
+		legal = l.name(l.at(c, "topic", "topics"), path+".topic", "topic", topic, longest, inTopic) && legal
+	}
+	if !c.PublishTo.IsZero() {
+		l.name(l.at(c, "publish_to"), path+".publish_to", "topic", c.PublishTo.Topic, l.longest(cmp.Or(c.PublishTo.Broker, c.Broker)), false)
+	}
+	if legal && !l.badName {
+		l.deadLetter(c, path, longest)
+	}
+}
+
+func (l *linter) longest(broker string) int { return cmp.Or(l.Facts.Brokers[broker].MaxName, maxName) }
+
+// name checks one name and says whether it is legal.
+func (l *linter) name(at place, path, what, name string, longest int, derives bool) bool {
+	switch {
+	case name == "":
+		l.errs.add(at, path, "%s: the name of the %s is empty", path, what)
+	case !legalName.MatchString(name) || name == "." || name == "..":
+		l.errs.add(at, path, "%s: the %s %q is not a legal name on every broker; use letters, digits, '.', '_' and '-'", path, what, clip(name))
+	case len(name) > longest:
+		l.errs.add(at, path, "%s: the %s has %d characters; the most is %d", path, what, len(name), longest)
+	case derives && strings.Contains(name, "--"):
+		l.errs.add(at, path, "%s: the %s %q holds \"--\", which joins the parts of derived names (%s); take it out, or, where only the dead letter is derived, name that without {%s}",
+			path, what, clip(name), DefaultDeadLetter, what)
+	default:
+		return true
+	}
+	return false
+}
+
+// deadLetter checks the topic that messages end in.
+func (l *linter) deadLetter(c *Consumer, path string, longest int) {
+	at, option := l.at(c, "dead_letter"), path+".dead_letter"
+	for _, topic := range c.Topics {
+		target := c.DeadLetter.Topic(topic, c.Group)
+		switch {
+		case c.DeadLetter == DeadLetterDrop || c.DeadLetter == DeadLetterBlock:
+			return
+		case !legalName.MatchString(target):
+			l.errs.add(at, option, "%s: %q is not a legal topic; use letters, digits, '.', '_', '-' and the placeholders {topic} and {group}, or drop, or block", option, clip(string(c.DeadLetter)))
+			return
+		case len(target) > longest:
+			l.errs.add(at, option, "%s: the dead letter of topic %q has %d characters; the most is %d: shorten topic or group, or give dead_letter a name of its own", option, clip(topic), len(target), longest)
+		case slices.Contains(c.Topics, target):
+			l.errs.add(at, option, "%s: %q is a topic this consumer reads, so a message that can't be handled would come back for ever; give it another name", option, clip(target))
+		}
+	}
+}
+
+// at is the position of the first of the options that the consumer has, else that it inherits, else of the consumer.
+func (l *linter) at(c *Consumer, options ...string) place {
+	entries := l.root.get("consumers")
+	for _, from := range []*node{entries.get(c.Name), l.root.get("defaults")} {
+		for _, option := range options {
+			if at, ok := find(from, strings.Split(option, ".")); ok {
+				return at
+			}
+		}
+	}
+	return keyPlace(entries, c.Name)
+}
+
+// find is the position of an option: its value, or its key where the value is a map or a list.
+func find(n *node, keys []string) (place, bool) {
+	value := n.get(keys[0])
+	switch {
+	case value == nil || value.null:
+		return place{}, false
+	case len(keys) > 1:
+		return find(value, keys[1:])
+	case value.kind == scalarNode:
+		return value.at, true
+	}
+	return keyPlace(n, keys[0]), true
+}
+
+// rounded is the duration rounded up to something short to write.
+func (d Duration) rounded() Duration {
+	unit := time.Second
+	if d.Std() > time.Hour {
+		unit = time.Minute
+	}
+	return Duration((d.Std() + unit - 1).Truncate(unit))
+}
+
+func attempts(n int) string {
+	if n == Unlimited {
+		return "one wait and one timeout, of attempts without limit"
+	}
+	return fmt.Sprintf("all waits and timeouts of %d attempts", n)
+}
+
+func listed(known []string) string { return strings.Join(known, ", ") }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,53 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestLintSkipsWhatIsNotKnown(t *testing.T) {
+	t.Parallel()
+	c := load(t, "broker: amqp://h\nconsumers: {c: {topic: t, handler: whatever, ordered_by: key, dedup: {}}}\n")
+	errs, warnings := c.Lint(Facts{})
+	require.Empty(t, errs)
+	require.Empty(t, warnings)
+}
+
+func TestLintMaxNameOfTheBroker(t *testing.T) {
+	t.Parallel()
+	c := load(t, "name: p\nbroker: x\nconsumers: {c: {topic: "+strings.Repeat("t", 64)+", handler: h, dead_letter: drop}}\n")
+	errs, _ := c.Lint(Facts{Brokers: map[string]BrokerFacts{"": {MaxName: 63}}})
+	require.Len(t, errs, 1)
+	require.Contains(t, errs[0].Message, "the topic has 64 characters; the most is 63")
+}
+
+func TestLintTakesEveryLegalCharacter(t *testing.T) {
+	t.Parallel()
+	for r := rune(' '); r < 0x180; r++ {
+		if r >= 0x7F && r < 0xA0 || strings.ContainsRune(`"\`, r) {
+			continue
+		}
+		c := load(t, "name: p\nbroker: x\nconsumers: {c: {topic: \"a"+string(r)+"\", group: g, handler: h}}\n", func(o *Options) { o.LookupEnv = nil })
+		errs, _ := c.Lint(Facts{})
+		legal := strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", r)
+		require.Equal(t, legal, len(errs) == 0, "%q", r)
+	}
+}
+
+func TestLintOrderIsFineWhereItIsKeptOrUnderstood(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"ordered_by: key, order_scope: worker", "ordered_by: none", "ordered_by: partition", "ordered_by: {key: payload.x}", "timeout: 1s"} {
+		c := load(t, "name: p\nbroker: amqp://h\nconsumers: {c: {topic: t, handler: log, "+text+"}}\n")
+		errs, _ := c.Lint(testFacts(c))
+		require.Empty(t, errs, text)
+	}
+}
+
+func TestLintGroupsOfDifferentBrokersMayBeEqual(t *testing.T) {
+	t.Parallel()
+	c := load(t, "name: p\nbroker: sqlite://a\nbrokers: {b: sqlite://b}\nconsumers: {c: {topic: t, handler: log, group: g}, d: {broker: b, topic: t, handler: log, group: g}}\n")
+	errs, _ := c.Lint(testFacts(c))
+	require.Empty(t, errs)
+}

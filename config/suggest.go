@@ -1,0 +1,51 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// longestName bounds the work on keys that are no slip of the pen.
+const longestName = 64
+
+// plainName takes away what people vary in a name: case, dashes and underscores.
+func plainName(name string) string {
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
+}
+
+// near says whether a is b with a letter or two wrong: one per four letters of b.
+func near(a, b string) bool {
+	if len(a) > longestName {
+		return false
+	}
+	return levenshtein.ComputeDistance(a, b) <= len(b)/4
+}
+
+// suggestion finishes a message about an unknown word: the nearest of the known ones, else all of them.
+func suggestion(word string, known []string) string {
+	if len(known) == 0 {
+		return "; there is none here"
+	}
+	if best := nearest(word, known); best != "" {
+		return fmt.Sprintf("; did you mean %q?", best)
+	}
+	return "; there is: " + strings.Join(known, ", ")
+}
+
+// nearest is the known word closest to word, or "" where none is close.
+func nearest(word string, known []string) string {
+	best, least := "", 0
+	plain := plainName(word)
+	if len(plain) > longestName {
+		return ""
+	}
+	for _, k := range known {
+		d := levenshtein.ComputeDistance(plain, plainName(k))
+		if d <= max(1, (len(k)+1)/3) && d < len(k) && (best == "" || d < least) {
+			best, least = k, d
+		}
+	}
+	return best
+}
