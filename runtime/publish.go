@@ -196,7 +196,7 @@ func (c *consumer) publishDead(it *item, r result) error {
 	if first.IsZero() {
 		first = now
 	}
-	m := transport.DeadMessage(d.ID, d.Payload, d.Metadata, transport.DeadInfo{
+	m := transport.DeadMessage(d.ID, d.Payload, d.Headers.Map(), transport.DeadInfo{
 		Reason: r.reason, Err: r.err, Topic: d.Topic, Coordinates: d.Coordinates(),
 		Group: c.p.Group, Consumer: c.name, Instance: c.router.opts.Instance.ID,
 		Attempts: r.n, FirstFailure: first, LastFailure: now, Enqueued: d.Enqueued,

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"time"
 
@@ -53,8 +52,7 @@ type attemptKey struct{}
 func NewAttempt(d *Delivery, consumer, group string, n int, first time.Time) *Attempt {
 	a := &Attempt{Context: d.Assignment.Context(), delivery: d, consumer: consumer, group: group, number: n, first: first}
 	a.msg.UUID = d.ID
-	a.msg.Metadata = make(message.Metadata, len(d.Metadata))
-	maps.Copy(a.msg.Metadata, d.Metadata)
+	a.msg.Metadata = d.Headers.Map()
 	if d.Payload != nil {
 		a.msg.Payload = append(make(message.Payload, 0, len(d.Payload)), d.Payload...)
 	}

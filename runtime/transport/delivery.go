@@ -2,7 +2,9 @@ package transport
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -16,8 +18,8 @@ type Delivery struct {
 	ID string
 	// Payload keeps nil and empty apart.
 	Payload []byte
-	// Metadata holds all headers, [KeyHeader] among them where there is a key.
-	Metadata map[string]string
+	// Headers holds all of them, [KeyHeader] among them where there is a key.
+	Headers Headers
 
 	Topic     string
 	Partition int32
@@ -51,10 +53,51 @@ type Delivery struct {
 // Size is what the delivery counts for in a credit of bytes.
 func (d *Delivery) Size() int64 {
 	n := len(d.Payload) + len(d.ID)
-	for k, v := range d.Metadata {
-		n += len(k) + len(v)
+	for _, h := range d.Headers {
+		n += len(h.Name) + len(h.Value)
 	}
 	return int64(n)
+}
+
+// Headers are a message's metadata as it was received: pairs in the broker's
+// order, where a name may come more than once. Reading them costs less than a
+// map, of which each attempt makes one.
+type Headers []Header
+
+// Header is one pair of [Headers].
+type Header struct{ Name, Value string }
+
+// Get gives the last value of a name; empty where there is none.
+func (h Headers) Get(name string) string {
+	for _, p := range slices.Backward(h) {
+		if p.Name == name {
+			return p.Value
+		}
+	}
+	return ""
+}
+
+// Map copies the headers into metadata; of a name that comes more than once
+// it has the last value.
+func (h Headers) Map() map[string]string {
+	m := make(map[string]string, len(h))
+	for _, p := range h {
+		m[p.Name] = p.Value
+	}
+	return m
+}
+
+// HeadersOf makes headers of metadata, sorted by name.
+func HeadersOf(metadata map[string]string) Headers {
+	if len(metadata) == 0 {
+		return nil
+	}
+	h := make(Headers, 0, len(metadata))
+	for k, v := range metadata {
+		h = append(h, Header{k, v})
+	}
+	slices.SortFunc(h, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
+	return h
 }
 
 // Coordinates renders "topic/partition/offset".
@@ -79,6 +122,7 @@ type Assignment struct {
 
 	mu      sync.Mutex
 	leaving bool
+	revoked bool
 	onLeave []func()
 }
 
@@ -107,6 +151,9 @@ func (a *Assignment) Leave() {
 // Revoke ends the spell. Settlements of its deliveries change nothing from
 // here on.
 func (a *Assignment) Revoke() {
+	a.mu.Lock()
+	a.revoked = true
+	a.mu.Unlock()
 	a.cancel(ErrRevoked)
 	a.Leave()
 }
@@ -119,7 +166,11 @@ func (a *Assignment) Leaving() bool {
 }
 
 // Revoked tells whether Revoke was called.
-func (a *Assignment) Revoked() bool { return context.Cause(a.ctx) == ErrRevoked } //nolint:errorlint // set by us, never wrapped
+func (a *Assignment) Revoked() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.revoked
+}
 
 // OnLeave calls fn when the spell begins to end, at once if it has already.
 // fn must not block.

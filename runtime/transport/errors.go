@@ -138,11 +138,10 @@ func Class(err error) string {
 	if err == nil {
 		return ""
 	}
-	var p *Panicked
-	if errors.As(err, &p) {
-		return "panic"
-	}
 	for {
+		if _, ok := errors.AsType[*Panicked](err); ok {
+			return "panic"
+		}
 		next := errors.Unwrap(err)
 		if e, ok := err.(*Exhausted); ok { //nolint:errorlint // one level at a time
 			next = e.Err

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -15,6 +16,7 @@ const (
 	KeyHeader     = "leat_key"     // the message key
 	DerivedHeader = "leat_derived" // "1": the id was derived by Leat from the message's source
 
+	deadPrefix         = "leat_dead_"
 	DeadVersionHeader  = "leat_dead_version" // "1"
 	DeadReasonHeader   = "leat_dead_reason"
 	DeadErrorHeader    = "leat_dead_error" // text of the error, at most 1 KiB
@@ -54,12 +56,14 @@ type DeadInfo struct {
 }
 
 // DeadMessage makes the copy that goes to a dead letter: id, payload and
-// headers as they were received, with what i says added. It also has the four
-// keys that Watermill's PoisonQueue writes.
+// headers as they were received, with what i says in place of what an earlier
+// death has left. It also has the four keys that Watermill's PoisonQueue writes.
 func DeadMessage(id string, payload []byte, headers map[string]string, i DeadInfo) *message.Message {
 	md := make(message.Metadata, len(headers)+20)
 	for k, v := range headers {
-		md[k] = v
+		if !strings.HasPrefix(k, deadPrefix) { // of an earlier death, before a replay
+			md[k] = v
+		}
 	}
 	text := ""
 	if i.Err != nil {
@@ -96,24 +100,26 @@ func DeadMessage(id string, payload []byte, headers map[string]string, i DeadInf
 	return &message.Message{UUID: id, Payload: payload, Metadata: md}
 }
 
-// CapText cuts s to at most n bytes of whole, valid, one-line UTF-8.
+// CapText cuts s to at most n bytes of whole, valid UTF-8 without control
+// characters other than newline and tab.
 func CapText(s string, n int) string {
-	cut := len(s) > n
+	const ellipsis = "…"
+	cut := len(s) > 2*n // so that a huge text is not cleaned for nothing
 	if cut {
-		s = s[:n]
-		for len(s) > 0 && !utf8.ValidString(s[len(s)-1:]) && !utf8.RuneStart(s[len(s)-1]) {
-			s = s[:len(s)-1]
-		}
+		s = s[:2*n]
 	}
-	s = strings.ToValidUTF8(s, "\uFFFD")
 	s = strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' && r != '\t' {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
 			return -1
 		}
-		return r
+		return r // bytes that are no rune arrive as U+FFFD
 	}, s)
-	if cut {
-		s += "…"
+	if !cut && len(s) <= n {
+		return s
 	}
-	return s
+	end := min(len(s), n-len(ellipsis))
+	for end < len(s) && end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + ellipsis
 }

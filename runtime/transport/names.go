@@ -28,12 +28,13 @@ func CheckName(what, name string) error {
 }
 
 // DeadTopic fills a dead-letter template. Where it holds both `{topic}` and
-// `{group}`, neither may contain "--": no two pairs may meet in one name.
+// `{group}`, neither may contain "--" or begin or end with "-": no two pairs
+// may meet in one name.
 func DeadTopic(template, topic, group string) (string, error) {
 	if strings.Contains(template, "{topic}") && strings.Contains(template, "{group}") {
 		for _, n := range []struct{ what, name string }{{"topic", topic}, {"group", group}} {
-			if strings.Contains(n.name, "--") {
-				return "", fmt.Errorf(`%s name %q contains "--", so the dead letter %q would be ambiguous: rename it, or name a dead letter`, n.what, n.name, template)
+			if strings.Contains("-"+n.name+"-", "--") {
+				return "", fmt.Errorf(`%s name %q contains "--" or has "-" at an end, so the dead letter %q would be ambiguous: rename it, or name a dead letter`, n.what, n.name, template)
 			}
 		}
 	}

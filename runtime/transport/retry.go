@@ -92,7 +92,8 @@ func (p *RetryPolicy) Wait(n int) time.Duration {
 	if p.jitter == 0 || w == 0 {
 		return w
 	}
-	return w + time.Duration(rand.Float64()*p.jitter*float64(w)) //nolint:gosec // spreads load, guards nothing
+	longer := w + time.Duration(rand.Float64()*p.jitter*float64(w)) //nolint:gosec // spreads load, guards nothing
+	return max(w, longer)                                           // a wait of centuries overflows
 }
 
 // Decision is what follows from an error of an attempt.
@@ -147,10 +148,10 @@ func (p *RetryPolicy) Decide(err error, n int) Decision {
 	}
 	wish := outermost(err)
 	switch {
-	case wish.skip:
-		return Decision{Action: ActionSkip, Spent: true}
 	case wish.permanent:
 		return Decision{Action: ActionDead, Reason: wish.reason, Spent: true}
+	case wish.skip:
+		return Decision{Action: ActionSkip, Spent: true}
 	case p.attempts != Unlimited && n >= p.attempts:
 		return Decision{Action: ActionDead, Reason: ReasonExhausted, Spent: true}
 	case wish.after > 0:
@@ -169,18 +170,11 @@ type wish struct {
 // outermost walks the tree as errors.As does, for all three methods at once.
 func outermost(err error) wish {
 	for err != nil {
+		if w := wishOf(err); w.found {
+			return w
+		}
 		//nolint:errorlint // one level at a time: that is the walk
 		switch e := err.(type) {
-		case interface{ Permanent() bool }:
-			w := wish{found: true, permanent: e.Permanent(), reason: ReasonPermanent}
-			if r, ok := err.(interface{ DeadReason() string }); ok {
-				w.reason = r.DeadReason()
-			}
-			return w
-		case interface{ Skip() bool }:
-			return wish{found: true, skip: e.Skip()}
-		case interface{ RetryAfter() time.Duration }:
-			return wish{found: true, after: e.RetryAfter()}
 		case interface{ Unwrap() error }:
 			err = e.Unwrap()
 		case interface{ Unwrap() []error }:
@@ -195,4 +189,24 @@ func outermost(err error) wish {
 		}
 	}
 	return wish{}
+}
+
+// wishOf reads the methods of one error, which may have more than one of them.
+//
+//nolint:errorlint // this level alone
+func wishOf(err error) wish {
+	w := wish{reason: ReasonPermanent}
+	if e, ok := err.(interface{ Permanent() bool }); ok {
+		w.found, w.permanent = true, e.Permanent()
+	}
+	if e, ok := err.(interface{ DeadReason() string }); ok {
+		w.reason = e.DeadReason()
+	}
+	if e, ok := err.(interface{ Skip() bool }); ok {
+		w.found, w.skip = true, e.Skip()
+	}
+	if e, ok := err.(interface{ RetryAfter() time.Duration }); ok {
+		w.found, w.after = true, e.RetryAfter()
+	}
+	return w
 }

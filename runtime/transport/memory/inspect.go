@@ -1,0 +1,106 @@
+package memory
+
+import (
+	"slices"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+// Event is something that has happened in the broker.
+type Event struct {
+	Kind      EventKind
+	Topic     string
+	Partition int32
+	Offset    int64
+	ID        string
+	Group     string            // empty for Published
+	Verdict   transport.Verdict // of Settled
+}
+
+// EventKind is the kind of an [Event].
+type EventKind uint8
+
+// Values of EventKind.
+const (
+	Published EventKind = iota + 1
+	Delivered
+	Settled
+)
+
+// Observe has fn called at every event, in the order they happen. It runs
+// inside the broker and must not call it.
+func (b *Broker) Observe(fn func(Event)) (remove func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.observers = append(b.observers, &fn)
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.observers = slices.DeleteFunc(b.observers, func(x *func(Event)) bool { return x == &fn })
+	}
+}
+
+func (b *Broker) observe(kind EventKind, c *cursor, offset int64, id string, v transport.Verdict) {
+	for _, fn := range b.observers {
+		(*fn)(Event{Kind: kind, Topic: c.part.topic.name, Partition: c.part.number, Offset: offset, ID: id, Group: c.group.name, Verdict: v})
+	}
+}
+
+func (b *Broker) observePublished(p *partition, offset int64) {
+	for _, fn := range b.observers {
+		(*fn)(Event{Kind: Published, Topic: p.topic.name, Partition: p.number, Offset: offset, ID: p.msgs[offset-p.base].id})
+	}
+}
+
+// Messages copies what a topic holds, by partition and offset, settled
+// messages that are still kept among them.
+func (b *Broker) Messages(topicName string) []*message.Message {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.topics[topicName]
+	if t == nil {
+		return nil
+	}
+	out := make([]*message.Message, 0, t.held)
+	for _, p := range t.parts {
+		for _, s := range p.msgs {
+			out = append(out, &message.Message{
+				UUID: s.id, Payload: slices.Clone(s.payload), Metadata: s.headers.Map(),
+			})
+		}
+	}
+	return out
+}
+
+// Handed counts how often a group was handed each message of a topic that is
+// still kept, by id.
+func (b *Broker) Handed(topicName, groupName string) map[string]int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := map[string]int{}
+	if b.missing(topicName, groupName) == "" {
+		for _, c := range b.groups[groupName].cursors[topicName] {
+			for i, s := range c.slots {
+				if s.times > 0 {
+					n[c.part.msgs[i].id] += int(s.times)
+				}
+			}
+		}
+	}
+	return n
+}
+
+// Acked counts what a group of a topic is done with.
+func (b *Broker) Acked(topicName, groupName string) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var n int64
+	if b.missing(topicName, groupName) == "" {
+		for _, c := range b.groups[groupName].cursors[topicName] {
+			n += c.settled
+		}
+	}
+	return n
+}
