@@ -192,8 +192,6 @@ func outermost(err error) wish {
 }
 
 // wishOf reads the methods of one error, which may have more than one of them.
-//
-//nolint:errorlint // this level alone
 func wishOf(err error) wish {
 	w := wish{reason: ReasonPermanent}
 	if e, ok := err.(interface{ Permanent() bool }); ok {

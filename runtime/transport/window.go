@@ -106,13 +106,13 @@ func (r *ring) word(i int64) uint64 {
 	return r.words[i]
 }
 
-func (r *ring) get(i int64) bool { return i >= 0 && r.word(i/64)>>(uint(i)%64)&1 == 1 }
+func (r *ring) get(i int64) bool { return i >= 0 && r.word(i/64)>>(i%64)&1 == 1 }
 
 func (r *ring) set(i int64) {
 	for int64(len(r.words)) <= i/64 {
 		r.words = append(r.words, 0)
 	}
-	r.words[i/64] |= 1 << (uint(i) % 64)
+	r.words[i/64] |= 1 << (i % 64)
 }
 
 func (r *ring) drop(words int64) {

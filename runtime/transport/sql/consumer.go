@@ -1,0 +1,221 @@
+package sql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/leat-io/leat/internal/sqldb"
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+// consumer is one member of a group, for one or more topics.
+type consumer struct {
+	t       *Transport
+	db      *sqldb.DB
+	cfg     transport.ConsumerConfig
+	session string
+	sources []*source
+
+	mu       sync.Mutex
+	spells   []*spell
+	scanning bool
+	failure  error // ends Receive
+	orphans  map[*spell][]int64
+	turn     int // the partition the next scan begins with
+
+	look     chan struct{}   // to Receive: there may be something to read
+	act      chan struct{}   // to the keeper: do not wait for the next tick
+	wake     <-chan struct{} // somebody here published
+	unwake   func()
+	watchdog *time.Timer
+	stop     context.CancelFunc
+	kept     chan struct{}
+
+	// What Receive alone uses.
+	rescanned, fullRescan time.Time
+	lookTook              time.Duration // the last look back
+}
+
+var _ transport.Consumer = (*consumer)(nil)
+
+const (
+	pollMin  = 5 * time.Millisecond
+	memberOf = "members of " // prefix of a signal
+)
+
+// OpenConsumer joins the group and takes its share of the partitions, as far
+// as they are free.
+func (t *Transport) OpenConsumer(ctx context.Context, cfg transport.ConsumerConfig) (transport.Consumer, error) {
+	if len(cfg.Topics) == 0 || cfg.Group == "" {
+		return nil, transport.Refuse(fmt.Errorf("consumer %q needs a topic and a group", cfg.Name))
+	}
+	if cfg.Topology == transport.TopologyDeclare || cfg.Topology == "" {
+		ds := make([]transport.Declaration, len(cfg.Topics))
+		for i, name := range cfg.Topics {
+			ds[i] = transport.Declaration{Topic: name, Group: cfg.Group, Start: cfg.Start}
+		}
+		if err := t.Declare(ctx, cfg.Topology, ds...); err != nil {
+			return nil, err
+		}
+	}
+	db, err := t.connect(ctx, cfg.Topology)
+	if err != nil {
+		return nil, err
+	}
+	c := &consumer{
+		t: t, db: db, cfg: cfg, session: uuid.NewString(), orphans: map[*spell][]int64{},
+		rescanned: time.Now(), fullRescan: time.Now(),
+		look: make(chan struct{}, 1), act: make(chan struct{}, 1), kept: make(chan struct{}),
+	}
+	for _, name := range cfg.Topics {
+		tp, err := findTopic(ctx, db.Reader, name)
+		if err != nil {
+			return nil, c.missing(err)
+		}
+		group, err := groupID(ctx, db.Reader, tp, cfg.Group)
+		if err != nil {
+			return nil, c.missing(err)
+		}
+		c.sources = append(c.sources, &source{topic: tp, group: group, sightOf: map[string]*sighting{}})
+	}
+	if err := c.tick(ctx); err != nil {
+		return nil, err
+	}
+	c.start(ctx)
+	return c, nil
+}
+
+func (c *consumer) missing(err error) error {
+	if errors.Is(err, errMissing) {
+		return transport.Refuse(fmt.Errorf("consumer %q: %w: create it with topology: declare", c.cfg.Name, err))
+	}
+	return refuse(c.db.Explain(err))
+}
+
+func (c *consumer) start(ctx context.Context) {
+	c.wake, c.unwake = c.db.Subscribe(c.cfg.Topics...)
+	c.watchdog = time.AfterFunc(c.t.o.Lease, c.expire)
+	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go c.keep(ctx)
+}
+
+// Receive reads what is published, by this process or another.
+func (c *consumer) Receive(ctx context.Context, limit int, maxBytes int64) ([]*transport.Delivery, error) {
+	poll := time.NewTimer(pollMin)
+	defer poll.Stop()
+	interval := pollMin
+	for {
+		if err := c.failed(ctx); err != nil {
+			return nil, err
+		}
+		c.rescan(time.Now())
+		version, err := c.db.Version(ctx)
+		if err != nil && !sqldb.Busy(err) {
+			return nil, refuse(c.db.Explain(err))
+		}
+		ds, err := c.scan(ctx, limit, maxBytes)
+		if len(ds) > 0 || (err != nil && !sqldb.Busy(err)) {
+			return ds, err
+		}
+		for waiting := true; waiting; {
+			poll.Reset(interval)
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-c.wake:
+				interval, waiting = pollMin, false
+			case <-c.look:
+				interval, waiting = pollMin, false
+			case <-poll.C:
+				interval = min(2*interval, c.t.o.Poll)
+				now, err := c.db.Version(ctx)
+				if err != nil && !sqldb.Busy(err) {
+					return nil, refuse(c.db.Explain(err))
+				}
+				waiting = now == version && !c.rescan(time.Now())
+				if now != version {
+					interval = pollMin
+				}
+			}
+		}
+	}
+}
+
+func (c *consumer) failed(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failure
+}
+
+// fail ends Receive with err, unless it has ended with another before.
+func (c *consumer) fail(err error) {
+	c.mu.Lock()
+	if c.failure == nil {
+		c.failure = err
+	}
+	c.mu.Unlock()
+	poke(c.look)
+}
+
+func poke(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// Pause has Receive return nothing more of a.
+func (c *consumer) Pause(a *transport.Assignment) { c.pause(a, true) }
+
+// Resume ends that.
+func (c *consumer) Resume(a *transport.Assignment) { c.pause(a, false) }
+
+func (c *consumer) pause(a *transport.Assignment, paused bool) {
+	c.mu.Lock()
+	for _, s := range c.spells {
+		if s.a == a {
+			s.paused = paused
+		}
+	}
+	c.mu.Unlock()
+	if !paused {
+		poke(c.look)
+	}
+}
+
+// lose takes spells off the list and revokes them, once.
+func (c *consumer) lose(lost func(*spell) bool) {
+	c.mu.Lock()
+	var gone []*spell
+	c.spells = slices.DeleteFunc(c.spells, func(s *spell) bool {
+		if lost(s) {
+			gone = append(gone, s)
+			return true
+		}
+		return false
+	})
+	c.mu.Unlock()
+	for _, s := range gone {
+		s.a.Revoke()
+	}
+}
+
+// Close gives all partitions back at once.
+func (c *consumer) Close(ctx context.Context) error {
+	c.stop()
+	<-c.kept
+	c.watchdog.Stop()
+	c.unwake()
+	c.fail(fmt.Errorf("consumer %q: %w", c.cfg.Name, transport.ErrClosed))
+	c.lose(func(*spell) bool { return true })
+	return c.resign(ctx)
+}

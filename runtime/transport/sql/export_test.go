@@ -1,0 +1,36 @@
+package sql
+
+import (
+	"context"
+
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+// Sweep is one round of the sweeper.
+func Sweep(ctx context.Context, t *Transport) error {
+	s := newSweeper(t.db, t.d)
+	for from := int64(0); ; {
+		next, err := s.sweep(ctx, from)
+		if err != nil || next == from {
+			return err
+		}
+		from = next
+	}
+}
+
+// Kill stops a consumer's goroutines and leaves everything else as a killed
+// process would.
+func Kill(c transport.Consumer) {
+	k := c.(*consumer) 
+	k.stop()
+	<-k.kept
+	k.watchdog.Stop()
+	k.unwake()
+}
+
+// LateCommits has t read as from a database whose rows may become visible late.
+func LateCommits(t *Transport) { t.d = lateSQLite{} }
+
+type lateSQLite struct{ sqlite }
+
+func (lateSQLite) lateCommits() bool { return true }

@@ -1,0 +1,179 @@
+package sql
+
+import (
+	"context"
+	stdsql "database/sql"
+	"slices"
+
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+const (
+	scanParts = 64 // partitions in one statement
+	fairShare = 64 // rows a partition may always fill of one Receive
+)
+
+// job is what one scan does to one spell.
+type job struct {
+	s            *spell
+	cursor, back int64 // as the scan found them
+	read         int64 // the highest id that forward read has taken or passed
+	seen         int64 // the same of the look back; none: there is nothing left
+	orphans      []int64
+}
+
+// budget is what one Receive may still return.
+type budget struct {
+	rows  int
+	bytes int64
+	need  int64 // size of the first message that did not fit
+	taken []*transport.Delivery
+}
+
+func (b *budget) full() bool { return b.need > 0 || b.rows == 0 }
+
+func (b *budget) take(d *transport.Delivery) bool {
+	size := d.Size()
+	if b.full() {
+		return false
+	}
+	if size > b.bytes {
+		b.need = size
+		return false
+	}
+	b.rows--
+	b.bytes -= size
+	b.taken = append(b.taken, d)
+	return true
+}
+
+// scan hands out what there is, within limits. Scans are serial: one
+// goroutine receives. What an error cuts off is forgotten, and read again.
+func (c *consumer) scan(ctx context.Context, limit int, maxBytes int64) ([]*transport.Delivery, error) {
+	jobs := c.begin()
+	b := &budget{rows: limit, bytes: maxBytes}
+	err := c.behind(ctx, jobs, b)
+	if err == nil && !b.full() {
+		err = c.forward(ctx, jobs, b)
+	}
+	if err == nil {
+		err = c.attempts(ctx, b.taken)
+	}
+	if err != nil {
+		c.abandon()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, refuse(c.db.Explain(err))
+	}
+	taken := c.finish(jobs, b.taken)
+	if len(taken) == 0 && b.need > 0 {
+		return nil, transport.NeedBytes(b.need)
+	}
+	return taken, nil
+}
+
+func (c *consumer) begin() []*job {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.scanning = true
+	n := len(c.spells)
+	jobs := make([]*job, 0, n)
+	c.turn++
+	for i := range n {
+		s := c.spells[(i+c.turn)%n] // each goes first in its turn
+		if s.readable() {
+			jobs = append(jobs, &job{s: s, cursor: s.cursor, back: s.back, read: s.cursor, seen: none})
+			s.back = none
+		}
+	}
+	return jobs
+}
+
+func (c *consumer) abandon() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.scanning = false
+	for _, s := range c.spells {
+		s.scanned()
+		s.lookBack(0)
+	}
+}
+
+// finish moves the cursors, and hands out what is still ours.
+func (c *consumer) finish(jobs []*job, taken []*transport.Delivery) []*transport.Delivery {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.scanning = false
+	taken = slices.DeleteFunc(taken, func(d *transport.Delivery) bool {
+		s := spellOf(d)
+		if s.a.Leaving() {
+			return true
+		}
+		s.held[d.Offset] = struct{}{}
+		return false
+	})
+	orphaned, again := false, false
+	for _, j := range jobs {
+		j.s.cursor = max(j.s.cursor, j.read)
+		j.s.lookBack(j.seen)
+		again = again || j.seen != none
+		for _, id := range j.orphans {
+			j.s.held[id] = struct{}{}
+			c.orphans[j.s] = append(c.orphans[j.s], id)
+			orphaned = true
+		}
+	}
+	for _, s := range c.spells {
+		s.scanned()
+	}
+	if orphaned {
+		poke(c.act)
+	}
+	if again {
+		poke(c.look)
+	}
+	return taken
+}
+
+// forward reads what lies above the cursors. A partition that has older ids
+// left to hand out waits, so that they keep their place.
+func (c *consumer) forward(ctx context.Context, jobs []*job, b *budget) error {
+	var read []*job
+	for _, j := range jobs {
+		if j.seen == none {
+			read = append(read, j)
+		}
+	}
+	if len(read) == 0 {
+		return nil
+	}
+	share := max((b.rows+len(read)-1)/len(read), min(b.rows, fairShare))
+	for chunk := range slices.Chunk(read, scanParts) {
+		if err := c.above(ctx, chunk, share, b); err != nil || b.full() {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *consumer) above(ctx context.Context, jobs []*job, share int, b *budget) error {
+	args := make([]any, 0, 6*len(jobs))
+	for slot, j := range jobs {
+		args = append(args, slot, j.s.src.id, j.s.src.group, j.s.part, j.cursor, share)
+	}
+	return look(ctx, c.db, c.t.d.forward(len(jobs)), args, func(r *stdsql.Rows) (bool, error) {
+		var m row
+		if err := m.scan(r); err != nil {
+			return false, err
+		}
+		j := jobs[m.slot]
+		if !m.published.Valid {
+			j.orphans = append(j.orphans, m.id)
+		} else if !b.take(m.delivery(j.s)) {
+			return false, nil
+		}
+		j.read = m.id
+		return !b.full(), nil
+	})
+}

@@ -1,0 +1,237 @@
+package sql
+
+import (
+	"cmp"
+	"context"
+	stdsql "database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+// errFenced is a consumer whose instance name another process has taken over.
+var errFenced = errors.New("another process runs under the same instance name and has taken over: give each its own --instance")
+
+// share is one round of sharing out the partitions of a source.
+type share struct {
+	c   *consumer
+	src *source
+	tx  *stdsql.Tx
+
+	kept    map[int64]int64 // part → epoch of the rows that are ours
+	gained  []*spell
+	surplus int
+	wanting bool
+	sights  map[string]*sighting
+	first   bool
+}
+
+type partitionRow struct {
+	part, epoch    int64
+	owner, session string
+}
+
+// settle renews what is ours and decides what should be. It changes nothing
+// of the consumer's: the transaction may be tried again.
+func (sh *share) settle(ctx context.Context) error {
+	c, src := sh.c, sh.src
+	sh.first = !src.joined
+	lease := c.t.o.Lease.Microseconds()
+	if sh.first && c.cfg.Instance.Set {
+		if _, err := exec(ctx, sh.c.db, sh.tx, "DELETE FROM leat_members WHERE topic_id = ? AND group_id = ? AND instance = ?", src.id, src.group, c.cfg.Instance.ID); err != nil {
+			return err
+		}
+	}
+	members, err := sh.members(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = exec(ctx, sh.c.db, sh.tx, "INSERT INTO leat_members (topic_id, group_id, session, instance, lease_until) VALUES (?, ?, ?, ?, "+c.t.d.clock()+" + ?)"+
+		" ON CONFLICT (topic_id, group_id, session) DO UPDATE SET lease_until = excluded.lease_until", src.id, src.group, c.session, c.cfg.Instance.ID, lease)
+	if err != nil {
+		return err
+	}
+	if _, err := exec(ctx, sh.c.db, sh.tx, "UPDATE leat_partitions SET lease_until = "+c.t.d.clock()+" + ? WHERE topic_id = ? AND group_id = ? AND session = ?", lease, src.id, src.group, c.session); err != nil {
+		return err
+	}
+	rows, err := sh.partitions(ctx)
+	if err != nil {
+		return err
+	}
+	owned, leaving := c.owned(src)
+	var free []partitionRow
+	mine := 0
+	sh.kept = map[int64]int64{}
+	for _, p := range rows {
+		switch {
+		case p.session == c.session && owned[p.part] != nil && owned[p.part].epoch == p.epoch:
+			sh.kept[p.part] = p.epoch
+			if !leaving[p.part] {
+				mine++
+			}
+		case p.session == c.session, !slices.Contains(members, p.session): // ours, but revoked meanwhile; or nobody's
+			free = append(free, p)
+		}
+	}
+	quota := quota(len(rows), members, c.session)
+	sh.surplus = mine - quota
+	for _, p := range free {
+		if mine >= quota {
+			break
+		}
+		if err := sh.take(ctx, p); err != nil {
+			return err
+		}
+		mine++
+	}
+	sh.wanting = mine < quota
+	return nil
+}
+
+// quota is the share of one member: the first in order get what does not divide.
+func quota(partitions int, members []string, session string) int {
+	slices.Sort(members)
+	n := partitions / len(members)
+	if slices.Index(members, session) < partitions%len(members) {
+		n++
+	}
+	return n
+}
+
+// members gives the sessions of those alive, us included, and removes the
+// others.
+func (sh *share) members(ctx context.Context) ([]string, error) {
+	type member struct {
+		session, instance string
+		until, left       int64
+	}
+	var all []member
+	err := each(ctx, sh.c.db, sh.tx, "SELECT session, instance, lease_until, lease_until - "+sh.c.t.d.clock()+" FROM leat_members WHERE topic_id = ? AND group_id = ?",
+		[]any{sh.src.id, sh.src.group}, func(r *stdsql.Rows) error {
+			var m member
+			err := r.Scan(&m.session, &m.instance, &m.until, &m.left)
+			all = append(all, m)
+			return err
+		})
+	if err != nil {
+		return nil, err
+	}
+	alive := []string{sh.c.session}
+	sh.sights = map[string]*sighting{}
+	for _, m := range all {
+		if m.session == sh.c.session {
+			continue
+		}
+		if m.instance == sh.c.cfg.Instance.ID && sh.c.cfg.Instance.Set && !sh.first {
+			return nil, transport.Refuse(fmt.Errorf("instance %q: %w", m.instance, errFenced))
+		}
+		seen := sh.src.sightOf[m.session]
+		if seen == nil || seen.until != m.until {
+			seen = &sighting{until: m.until, since: time.Now()}
+		}
+		if sh.dead(m.left, seen) {
+			if _, err := exec(ctx, sh.c.db, sh.tx, "DELETE FROM leat_members WHERE topic_id = ? AND group_id = ? AND session = ?", sh.src.id, sh.src.group, m.session); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		sh.sights[m.session] = seen
+		alive = append(alive, m.session)
+	}
+	return alive, nil
+}
+
+// dead tells whether a member's lease has run out. The database's clock alone
+// does not decide, once we have watched for a while: it may have been set. A
+// member that goes on renewing lives, and one that does not is dead even if
+// its lease seems to last for hours.
+func (sh *share) dead(left int64, seen *sighting) bool {
+	unchanged, lease := time.Since(seen.since), sh.c.t.o.Lease
+	if left > 0 {
+		return unchanged > lease+lease/2
+	}
+	return sh.first || unchanged >= lease/2
+}
+
+func (sh *share) partitions(ctx context.Context) ([]partitionRow, error) {
+	var all []partitionRow
+	err := each(ctx, sh.c.db, sh.tx, "SELECT part, epoch, coalesce(owner, ''), coalesce(session, '') FROM leat_partitions WHERE topic_id = ? AND group_id = ? ORDER BY part",
+		[]any{sh.src.id, sh.src.group}, func(r *stdsql.Rows) error {
+			var p partitionRow
+			err := r.Scan(&p.part, &p.epoch, &p.owner, &p.session)
+			all = append(all, p)
+			return err
+		})
+	return all, err
+}
+
+// take makes a partition ours: whoever had it before can change nothing of it
+// from the commit on.
+func (sh *share) take(ctx context.Context, p partitionRow) error {
+	c, src := sh.c, sh.src
+	_, err := exec(ctx, sh.c.db, sh.tx, "UPDATE leat_partitions SET owner = ?, session = ?, epoch = ?, lease_until = "+c.t.d.clock()+" + ? WHERE topic_id = ? AND group_id = ? AND part = ?",
+		c.cfg.Instance.ID, c.session, p.epoch+1, c.t.o.Lease.Microseconds(), src.id, src.group, p.part)
+	if err != nil {
+		return err
+	}
+	s := &spell{src: src, part: int32(p.part), epoch: p.epoch + 1, back: none, held: map[int64]struct{}{}} //nolint:gosec // at most maxPartitions
+	err = first(ctx, c.db, sh.tx, "SELECT EXISTS (SELECT 1 FROM leat_attempts WHERE topic_id = ? AND group_id = ? AND part = ?)", []any{src.id, src.group, p.part}, &s.failed)
+	sh.gained = append(sh.gained, s)
+	return err
+}
+
+// apply makes the consumer follow what was committed.
+func (sh *share) apply(began time.Time) bool {
+	c, src := sh.c, sh.src
+	src.joined, src.sightOf, src.wanting = true, sh.sights, sh.wanting
+	base := c.cfg.Base
+	if base == nil {
+		base = context.Background()
+	}
+	c.lose(func(s *spell) bool { return s.src == src && sh.kept[int64(s.part)] != s.epoch })
+	c.mu.Lock()
+	var leave []*spell
+	for _, s := range c.spells {
+		if s.src == src {
+			s.renewed = began
+		}
+	}
+	for i := len(c.spells) - 1; i >= 0 && len(leave) < sh.surplus; i-- {
+		if s := c.spells[i]; s.src == src && s.leaveBy.IsZero() {
+			s.leaveBy = began.Add(c.t.o.Lease)
+			leave = append(leave, s)
+		}
+	}
+	for _, s := range sh.gained {
+		s.renewed = began
+		s.a = transport.NewAssignment(base, src.name, s.part)
+		c.spells = append(c.spells, s)
+		src.dueBy(began) // to find out
+	}
+	slices.SortStableFunc(c.spells, func(a, b *spell) int { return cmp.Compare(a.part, b.part) })
+	c.mu.Unlock()
+	for _, s := range leave {
+		s.a.Leave()
+	}
+	if sh.first {
+		c.wakeMembers()
+	}
+	return len(sh.gained) > 0 || len(leave) > 0
+}
+
+// owned gives our spells of src by partition, and which are being given up.
+func (c *consumer) owned(src *source) (spells map[int64]*spell, leaving map[int64]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	spells, leaving = map[int64]*spell{}, map[int64]bool{}
+	for _, s := range c.spells {
+		if s.src == src {
+			spells[int64(s.part)] = s
+			leaving[int64(s.part)] = !s.leaveBy.IsZero()
+		}
+	}
+	return spells, leaving
+}

@@ -1,0 +1,89 @@
+package sql
+
+import (
+	"math"
+	"time"
+
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+// source is one topic as one group reads it.
+type source struct {
+	topic
+	group int64
+
+	due time.Time // when the next delayed row of ours is due; zero: none is known. Guarded by mu.
+
+	// What the keeper alone uses.
+	sightOf map[string]*sighting // of other members
+	joined  bool
+	wanting bool // has less than its share
+}
+
+// dueBy notes that a delayed row will be due.
+func (src *source) dueBy(t time.Time) {
+	if src.due.IsZero() || t.Before(src.due) {
+		src.due = t
+	}
+}
+
+// sighting is what was last seen of another member's lease.
+type sighting struct {
+	until int64
+	since time.Time // when it was first seen so
+}
+
+// spell is one spell of owning one partition of a source. The consumer's mu
+// guards what changes.
+//
+// What makes reading by a cursor safe: an id is held from the moment it is
+// handed out until its delete has committed and no scan is under way that
+// began before that. So a scan never hands out what another one has, nor what
+// is gone by the time it returns; and what lies at or below the cursor without
+// being held is looked for again (back).
+type spell struct {
+	src   *source
+	part  int32
+	epoch int64
+	a     *transport.Assignment
+
+	cursor    int64 // the highest id read
+	back      int64 // look again from here up to cursor; none: nothing to look for
+	floor     int64 // the cursor of about a second ago
+	held      map[int64]struct{}
+	lingering []int64 // settled while a scan was under way, and still in held
+	paused    bool
+	failed    bool      // there may be rows in leat_attempts
+	renewed   time.Time // before the lease was last renewed
+	leaveBy   time.Time // zero unless it is to be given up
+}
+
+const none = math.MaxInt64
+
+// lookBack has everything from id on looked for again.
+func (s *spell) lookBack(id int64) { s.back = min(s.back, id) }
+
+// drop ends the holding of ids that are settled.
+func (s *spell) drop(ids []int64, scanning bool) {
+	if scanning {
+		s.lingering = append(s.lingering, ids...)
+		return
+	}
+	for _, id := range ids {
+		delete(s.held, id)
+	}
+}
+
+// scanned lets go of what was settled during a scan that has returned.
+func (s *spell) scanned() {
+	for _, id := range s.lingering {
+		delete(s.held, id)
+	}
+	s.lingering = s.lingering[:0]
+}
+
+// outstanding counts what is handed out and not settled.
+func (s *spell) outstanding() int { return len(s.held) - len(s.lingering) }
+
+// readable tells whether more may be handed out.
+func (s *spell) readable() bool { return !s.paused && !s.a.Leaving() }

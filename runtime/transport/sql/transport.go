@@ -1,0 +1,129 @@
+// Package sql has a database as a broker: topics, groups and messages are rows.
+// SQLite is the one it speaks so far.
+//
+// A message is one row of leat_messages, and one narrow row of leat_deliveries
+// for each group that reads its topic. Each partition of a topic is owned, for
+// one group, by one consumer, which reads it by a cursor without writing
+// anything, and deletes in batches what is settled. What makes that safe is in
+// [spell]: rows are the truth, and the cursor is a hint.
+//
+// Rows can be published by hand: insert into leat_messages, and the same id
+// and part into leat_deliveries for each group. Only topic_id and part must be right.
+package sql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/leat-io/leat/internal/sqldb"
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+// Transport is one database. It connects when it is first used.
+type Transport struct {
+	o Options
+	d dialect
+
+	mu     sync.Mutex
+	mode   transport.Topology
+	db     *sqldb.DB
+	closed bool
+	stop   context.CancelFunc // of the sweeper
+	swept  chan struct{}
+}
+
+var _ transport.Transport = (*Transport)(nil)
+
+// OpenSQLite makes the transport of an SQLite file. Nothing is opened yet; the
+// error is about o alone.
+func OpenSQLite(o Options) (*Transport, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	return &Transport{o: o, d: sqlite{}}, nil
+}
+
+// Kind is "sqlite".
+func (t *Transport) Kind() string { return t.d.kind() }
+
+// Capabilities of a database.
+func (t *Transport) Capabilities() transport.Capabilities {
+	return transport.Capabilities{
+		KeyOrder:          transport.ScopeGroup,
+		Attempts:          transport.KeepDurable,
+		DurableDelay:      true,
+		StableCoordinates: true,
+		ByteWindow:        true,
+		Depth:             true,
+		Browse:            transport.BrowseReads,
+		Durable:           true,
+		SQL:               true,
+		MaxNameLength:     transport.MaxName,
+	}
+}
+
+// connect opens the database once, and again after an error. What is created
+// depends on mode; the empty one is that of the last Declare.
+func (t *Transport) connect(ctx context.Context, mode transport.Topology) (*sqldb.DB, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, fmt.Errorf("%s broker: %w", t.d.kind(), transport.ErrClosed)
+	}
+	if mode != "" {
+		t.mode = mode
+	}
+	if t.db != nil {
+		return t.db, nil
+	}
+	db, err := sqldb.Open(ctx, sqldb.Options{
+		Path: t.o.Path, Synchronous: t.o.Synchronous,
+		Verify: t.mode == transport.TopologyVerify || t.mode == transport.TopologyOff,
+	})
+	if err != nil {
+		return nil, refuse(err)
+	}
+	t.db = db
+	sweeping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	t.stop, t.swept = stop, make(chan struct{})
+	go func() {
+		defer close(t.swept)
+		newSweeper(db, t.d).run(sweeping)
+	}()
+	return db, nil
+}
+
+// creates tells whether topics may be made.
+func (t *Transport) creates() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mode == "" || t.mode == transport.TopologyDeclare
+}
+
+// Close gives up the database.
+func (t *Transport) Close(context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	if t.db == nil {
+		return nil
+	}
+	t.stop()
+	<-t.swept
+	err := t.db.Close()
+	t.db = nil
+	return err
+}
+
+// refuse marks what waiting will not mend.
+func refuse(err error) error {
+	if sqldb.Unusable(err) && !transport.Refused(err) {
+		return transport.Refuse(err)
+	}
+	return err
+}
+
+// errMissing is a topic or group that is not there and is not ours to make.
+var errMissing = errors.New("does not exist")

@@ -1,0 +1,195 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/leat-io/leat/config"
+	"github.com/leat-io/leat/middleware"
+	"github.com/leat-io/leat/runtime"
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+// build makes everything that the configuration names, or says all that is
+// wrong with it.
+func (w *Worker) build() error {
+	errs := w.buildTransports()
+	problems, warnings := w.cfg.Lint(w.facts())
+	w.warnings = warnings
+	if len(problems) > 0 {
+		errs = append(errs, &config.Error{Problems: problems})
+	}
+	w.router = runtime.NewRouter(runtime.Options{
+		Instance: w.instance, Topology: w.env.Topology, DrainTimeout: w.cfg.DrainTimeout.Std(), Log: w.log,
+	})
+	for i := range w.cfg.Consumers {
+		c := &w.cfg.Consumers[i]
+		b := &builder{Worker: w, c: c, t: w.transports[c.Broker]}
+		h, p := b.build()
+		switch {
+		case len(b.errs) > 0:
+			errs = append(errs, b.errs...)
+		case len(errs) == 0: // what lint refuses, the router need not refuse again
+			if err := w.router.Consume(c.Name, b.t, c.Topics[0], h, p); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return config.Join(errs...)
+}
+
+func (w *Worker) buildTransports() (errs []error) {
+	names := slices.Sorted(maps.Keys(w.cfg.Brokers))
+	if !w.cfg.Broker.IsZero() {
+		names = append([]string{""}, names...)
+	}
+	for _, name := range names {
+		c := w.cfg.BrokerOf(name)
+		if w.table.transport(c.Kind) == nil {
+			continue // lint says so
+		}
+		t, err := w.table.open(w.env, c)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		w.transports[name] = t
+		w.onClose(c.String(), t.Close)
+	}
+	return errs
+}
+
+// facts is what lint needs to know of the parts.
+func (w *Worker) facts() config.Facts {
+	f := config.Facts{Known: w.table.known(), Brokers: map[string]config.BrokerFacts{}}
+	for name, t := range w.transports {
+		f.Brokers[name] = brokerFacts(t.Capabilities())
+	}
+	if k := w.table.store(w.cfg.Store.Kind); k != nil {
+		f.StorePerProcess = k.PerProcess
+	}
+	return f
+}
+
+func brokerFacts(c transport.Capabilities) config.BrokerFacts {
+	return config.BrokerFacts{
+		KeyOrderScope: string(c.KeyOrder),
+		Networked:     c.Networked,
+		SQL:           c.SQL,
+		MaxName:       c.MaxNameLength,
+	}
+}
+
+// builder makes one consumer.
+type builder struct {
+	*Worker
+
+	c    *config.Consumer
+	t    transport.Transport // nil where its broker could not be made
+	errs []error
+}
+
+func (b *builder) build() (message.HandlerFunc, transport.Policy) {
+	p, err := policyOf(b.c)
+	b.fail(err)
+	if b.c.PublishTo.Broker != "" {
+		p.Output = b.transports[b.c.PublishTo.Broker]
+	}
+	p.Wrap, p.Use = b.chain(b.c.Wrap), b.chain(b.c.Use)
+	p.Dedup = b.dedup()
+	p.Middleware = middleware.Default(p)
+	return b.handler(), p
+}
+
+func (b *builder) fail(err error) {
+	if err != nil {
+		b.errs = append(b.errs, err)
+	}
+}
+
+func (b *builder) handler() message.HandlerFunc {
+	kind := b.table.handler(b.c.Handler.Kind)
+	if kind == nil {
+		return nil // lint says so
+	}
+	h, err := kind.Build(b.env, b.c.Handler)
+	b.fail(at(b.c.Handler, err))
+	return h
+}
+
+func (b *builder) chain(links []config.Component) []message.HandlerMiddleware {
+	var chain []message.HandlerMiddleware
+	for _, c := range links {
+		kind := b.table.middleware(c.Kind)
+		if kind == nil || kind.Build == nil {
+			continue // lint says so
+		}
+		link, err := kind.Build(b.env, c)
+		b.fail(at(c, err))
+		chain = append(chain, link)
+	}
+	return chain
+}
+
+func (b *builder) dedup() message.HandlerMiddleware {
+	if b.c.Dedup == nil {
+		return nil
+	}
+	s, err := b.storeOf(b.c.Broker)
+	if s == nil {
+		b.fail(err)
+		return nil
+	}
+	link, err := middleware.Dedup(middleware.DedupOptions{
+		Key: b.c.Dedup.Key, Window: b.c.Dedup.Window.Std(), Store: s,
+		Log: b.log.With("consumer", b.c.Name),
+	})
+	if err != nil {
+		b.fail(fmt.Errorf("consumers.%s: %w", b.c.Name, err))
+	}
+	return link
+}
+
+// storeOf finds or makes the store for the consumers of a broker: the one the
+// file names, else the broker itself.
+func (w *Worker) storeOf(broker string) (*store, error) {
+	c := w.cfg.Store
+	if c.IsZero() {
+		c = w.cfg.BrokerOf(broker)
+	} else {
+		broker = ""
+	}
+	if s := w.stores[broker]; s != nil {
+		return s, nil
+	}
+	kind := w.table.store(c.Kind)
+	if kind == nil {
+		return nil, nil // lint says so
+	}
+	open, err := kind.Check(w.env, c)
+	if err != nil {
+		return nil, at(c, err)
+	}
+	s := &store{open: open}
+	w.stores[broker] = s
+	w.onClose("dedup store "+c.String(), s.Close)
+	return s, nil
+}
+
+// at gives an error that has no position that of the component it is about.
+func at(c config.Component, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*config.Error](err); ok {
+		return err
+	}
+	if c.Path() == "" { // it does not come from a file
+		return c.Errorf("", "%v", err)
+	}
+	return c.Errorf("", "%s: %v", c.Path(), err)
+}

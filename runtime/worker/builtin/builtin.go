@@ -1,0 +1,39 @@
+// Package builtin is the one table of all transports, stores, middleware and
+// handlers that are part of Leat. Adding one is one line here.
+package builtin
+
+import (
+	"github.com/leat-io/leat/runtime/transport/memory"
+	"github.com/leat-io/leat/runtime/transport/sql"
+	"github.com/leat-io/leat/runtime/worker"
+)
+
+// All makes everything in the table known to a worker. A program that wants
+// fewer dependencies gives worker.Parts a table of its own.
+func All() worker.Option { return worker.Parts(Table()) }
+
+// Table is what is built in.
+func Table() worker.Table {
+	return worker.Table{
+		Transports: []worker.TransportKind{
+			{Kind: "sqlite", Doc: "an SQLite file, shared by processes of one machine", Capabilities: new(sql.Transport).Capabilities(), Open: openSQLite},
+			{Kind: "memory", Doc: "within one process: for tests", Capabilities: memory.Capabilities(), Open: openMemory},
+		},
+		Stores: []worker.StoreKind{
+			{Kind: "sqlite", Doc: "tables in an SQLite file", Check: sqliteStore},
+			{Kind: "memory", Doc: "forgotten at the end of the process", PerProcess: true, Check: memoryStore},
+		},
+		Middleware: []worker.MiddlewareKind{
+			{Name: "dead letter", Option: "dead_letter", Doc: "keeps what has failed for good, or drops it, or blocks"},
+			{Name: "dedup", Option: "dedup", Doc: "leaves out what was handled before"},
+			{Name: "retry", Option: "retry", Doc: "tries again after growing waits"},
+			{Name: "timeout", Option: "timeout", Doc: "bounds one attempt"},
+			{Name: "recover", Option: "always", Doc: "turns a panic into a failed attempt"},
+		},
+		Handlers: []worker.HandlerKind{
+			{Name: "log", Doc: "logs that a message came, and acks it", Build: buildLog},
+			{Name: "discard", Doc: "acks", Build: buildDiscard},
+			{Name: "forward", Doc: "returns the message, for publish_to", Build: buildForward},
+		},
+	}
+}

@@ -1,0 +1,50 @@
+package worker
+
+import (
+	"context"
+	"time"
+)
+
+type runCommand struct {
+	fileFlags
+	logFlags
+
+	Instance  string        `env:"LEAT_INSTANCE" placeholder:"NAME" help:"Name of this process. A set one takes back at once after a restart what it held; no two may share it."`
+	UntilIdle time.Duration `placeholder:"DURATION" help:"Stop when nothing was waiting, parked or delayed for so long."`
+}
+
+// Run consumes until ctx ends, or until nothing is left to do.
+func (c *runCommand) Run(ctx context.Context, p *process) error {
+	if c.UntilIdle < 0 {
+		return usageError("--until-idle cannot be negative")
+	}
+	log := c.logger(p.err)
+	flags := []Option{c.option()}
+	if c.Instance != "" {
+		flags = append(flags, Instance(c.Instance))
+	}
+	w, err := New(append([]Option{Log(log)}, p.with(flags...)...)...) //nolint:contextcheck // New starts nothing
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	say := announcer{log: log}
+	if c.text(p.err) {
+		say.text = p.err
+	}
+	say.start(ctx, w)
+
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if c.UntilIdle > 0 {
+		go func() {
+			if w.Router().WaitIdle(ctx, c.UntilIdle) == nil {
+				log.InfoContext(ctx, "nothing left to do", "idle_for", c.UntilIdle)
+				stop()
+			}
+		}()
+	}
+	err = w.Run(ctx)
+	say.end(ctx, w, time.Since(began))
+	return err
+}

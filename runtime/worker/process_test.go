@@ -1,0 +1,226 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leat-io/leat/runtime/transport"
+	"github.com/leat-io/leat/runtime/transport/sql"
+)
+
+// binary is internal/testworker, built once and never with the race detector:
+// what is watched are processes.
+var binary struct {
+	sync.Once
+
+	path string
+	err  error
+}
+
+func testworker(t *testing.T) string {
+	t.Helper()
+	binary.Do(func() {
+		dir, err := os.MkdirTemp("", "testworker-")
+		if err != nil {
+			binary.err = err
+			return
+		}
+		binary.path = filepath.Join(dir, "testworker")
+		out, err := exec.CommandContext(context.Background(), "go", "build", "-o", binary.path, "./internal/testworker").CombinedOutput() //nolint:usetesting // it serves all tests
+		if err != nil {
+			binary.err = fmt.Errorf("%w: %s", err, out)
+		}
+	})
+	require.NoError(t, binary.err)
+	return binary.path
+}
+
+// site is a folder with a database, a configuration and the handlers' traces.
+type site struct {
+	t   *testing.T
+	dir string
+}
+
+const siteYAML = `
+name: test
+broker: {sqlite: {path: worker.db, lease: 1s}}
+consumers:
+  c:
+    topic: t
+    handler: {trace: {file: %q, work: %s, then: %s}}
+    concurrency: 256
+    prefetch: 1024
+drain_timeout: 25s
+`
+
+func newSite(t *testing.T, work, then string) *site {
+	t.Helper()
+	s := &site{t: t, dir: t.TempDir()}
+	s.write("worker.yaml", fmt.Sprintf(siteYAML, s.path("trace"), work, then))
+	return s
+}
+
+func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *site) write(name, content string) {
+	s.t.Helper()
+	require.NoError(s.t, os.WriteFile(s.path(name), []byte(content), 0o600))
+}
+
+// publish publishes messages with ids prefix-0 to prefix-(n-1), of a hundred keys.
+func (s *site) publish(prefix string, n int) {
+	s.t.Helper()
+	ctx := context.Background() //nolint:usetesting // cleaned up with
+	tr, err := sql.OpenSQLite(sql.Options{Path: s.path("worker.db")})
+	require.NoError(s.t, err)
+	require.NoError(s.t, tr.Declare(ctx, transport.TopologyDeclare, transport.Declaration{Topic: "t", Group: "test.c"}))
+	p, err := tr.OpenProducer(ctx)
+	require.NoError(s.t, err)
+	var batch []*message.Message
+	for i := range n {
+		batch = append(batch, &message.Message{UUID: fmt.Sprintf("%s-%d", prefix, i), Payload: []byte("{}")})
+		if len(batch) == 500 || i == n-1 {
+			require.NoError(s.t, p.Publish(ctx, "t", batch...))
+			batch = nil
+		}
+	}
+	require.NoError(s.t, p.Close(ctx))
+	require.NoError(s.t, tr.Close(ctx))
+}
+
+// waiting is how many messages a topic holds for a group.
+func (s *site) waiting(topic, group string) int {
+	s.t.Helper()
+	ctx := s.t.Context()
+	tr, err := sql.OpenSQLite(sql.Options{Path: s.path("worker.db")})
+	require.NoError(s.t, err)
+	require.NoError(s.t, tr.Declare(ctx, transport.TopologyDeclare, transport.Declaration{Topic: topic, Group: group}))
+	d, err := tr.Depth(ctx, topic, group)
+	require.NoError(s.t, err)
+	require.NoError(s.t, tr.Close(ctx))
+	return int(d.Ready + d.Delayed + d.Held)
+}
+
+// dead is how many messages are in the consumer's dead letter.
+func (s *site) dead() int { return s.waiting("t--test.c--dead", "looking") }
+
+// traces counts the lines of the handlers.
+type traces struct {
+	start, done map[string]int    // by message
+	open        map[int]int       // runs under way, by process
+	attempt     map[string]string // the last one of a message that was done
+}
+
+func (s *site) traces() traces {
+	s.t.Helper()
+	tr := traces{start: map[string]int{}, done: map[string]int{}, open: map[int]int{}, attempt: map[string]string{}}
+	content, err := os.ReadFile(s.path("trace"))
+	if !os.IsNotExist(err) {
+		require.NoError(s.t, err)
+	}
+	for l := range strings.Lines(string(content)) {
+		var what, id, attempt string
+		var pid int
+		_, err := fmt.Sscan(l, &what, &pid, &id, &attempt)
+		require.NoError(s.t, err, l)
+		switch what {
+		case "start":
+			tr.start[id]++
+			tr.open[pid]++
+		case "done":
+			tr.done[id]++
+			tr.open[pid]--
+			tr.attempt[id] = attempt
+		}
+	}
+	return tr
+}
+
+// process is a running worker.
+type process struct {
+	*exec.Cmd
+
+	t      *testing.T
+	stderr *bytes.Buffer // to be read when it has ended
+	ended  chan error
+}
+
+// start runs a command of the test worker; it is killed with the test.
+func (s *site) start(args ...string) *process {
+	s.t.Helper()
+	p := &process{Cmd: exec.CommandContext(context.Background(), testworker(s.t), args...), t: s.t, stderr: new(bytes.Buffer), ended: make(chan error, 1)} //nolint:usetesting // outlives the context
+	p.Dir, p.Stderr = s.dir, p.stderr
+	require.NoError(s.t, p.Start())
+	go func() { p.ended <- p.Cmd.Wait() }()
+	s.t.Cleanup(func() {
+		_ = p.Process.Kill()
+		select {
+		case <-p.ended:
+		default:
+		}
+	})
+	return p
+}
+
+// patience is for what has to come; nothing is measured by it.
+const patience = 30 * time.Second
+
+// exit waits for the end and returns the code, -1 after a signal.
+func (p *process) exit() int {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+		return p.ProcessState.ExitCode()
+	case <-time.After(patience):
+		_ = p.Process.Kill()
+		<-p.ended
+		require.Fail(p.t, "the worker did not end", p.stderr)
+		return 0
+	}
+}
+
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	require.NoError(p.t, p.Process.Signal(s))
+}
+
+func (p *process) kill() {
+	p.t.Helper()
+	p.signal(syscall.SIGKILL)
+	require.Equal(p.t, -1, p.exit(), p.stderr)
+}
+
+// run runs a command to its end, which must be a good one.
+func (s *site) run(args ...string) {
+	s.t.Helper()
+	p := s.start(args...)
+	require.Zero(s.t, p.exit(), p.stderr)
+}
+
+// eventually waits for a condition.
+func (s *site) eventually(p *process, what string, ok func() bool) {
+	s.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(patience); !ok(); {
+		select {
+		case <-tick.C:
+		case <-p.ended:
+			require.Fail(s.t, "the worker has ended before: "+what, p.stderr)
+		case <-late:
+			require.Fail(s.t, "not in time: "+what)
+		}
+	}
+}
