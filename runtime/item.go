@@ -27,6 +27,8 @@ type spell struct {
 	last       *item
 	leaving    bool // nothing of it starts any more
 	paused     bool // as the transport was told
+	shut       bool // some of it was given back: what comes before that returns would overtake
+	openFrom   int  // and then until this Receive
 }
 
 // lane is the queue of one ordering unit. At most one of its items is ready,

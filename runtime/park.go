@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/leat-io/leat/runtime/transport"
 )
@@ -53,6 +54,29 @@ func (q *queue) hold(p *part, stuck, heads int) {
 // heldOver tells whether more than max(1, half) of the credit is parked or
 // stuck behind what is.
 func (q *queue) heldOver() bool { return q.parked+q.stuck >= max(1, q.prefetch/2) }
+
+// shed removes the newest of what is stuck in a spell, as far as more than
+// half of the credit is held by order. Until the spell is open again, nothing
+// of it may be admitted: it would overtake what was shed.
+func (q *queue) shed(sp *spell) []*item {
+	var out []*item
+	for it := sp.last; it != nil && q.parked+q.stuck > max(1, q.prefetch/2); {
+		older := it.older
+		if it.state == queued && it.lane.busy.state == parked {
+			it.lane.wait.take(func(w *item) bool { return w == it })
+			q.hold(sp.part, -1, 0)
+			if it.leader != nil {
+				it.leader.follower, it.leader = nil, nil
+			}
+			q.forget(it)
+			out = append(out, it)
+			sp.shut = true
+		}
+		it = older
+	}
+	slices.Reverse(out)
+	return out
+}
 
 // withdraw ends a spell, as far as it can now: what has not started, parked
 // items among it, is removed and returned in the order it came. With over,

@@ -11,14 +11,14 @@ import (
 // receiveLoop pulls with the free credit until ctx ends (nil) or the broker is
 // lost.
 func (c *consumer) receiveLoop(ctx context.Context, s *session) error {
-	for {
+	for s.pulls = 1; ; {
 		n, size := c.awaitCredit(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		ds, err := s.c.Receive(ctx, n, size)
-		if len(ds) > 0 {
-			c.admit(ctx, s, ds)
+		for _, sp := range c.admit(s, ds) {
+			c.watch(ctx, sp)
 		}
 		var need transport.NeedBytes
 		switch {
@@ -82,12 +82,12 @@ func (c *consumer) feed() {
 	}
 }
 
-// admit takes a batch into the queue.
-func (c *consumer) admit(ctx context.Context, s *session, ds []*transport.Delivery) {
-	var begun []*spell
+// admit takes a batch into the queue. It returns the spells that began with it.
+func (c *consumer) admit(s *session, ds []*transport.Delivery) (begun []*spell) {
 	var last *spell
 	now := time.Now()
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.status.Received += int64(len(ds))
 	for _, d := range ds {
 		if last == nil || last.assignment != d.Assignment {
@@ -96,7 +96,7 @@ func (c *consumer) admit(ctx context.Context, s *session, ds []*transport.Delive
 				begun = append(begun, last)
 			}
 		}
-		if last.leaving || c.draining {
+		if last.leaving || last.shut || last.openFrom > s.pulls || c.draining {
 			s.settle(transport.Settlement{Delivery: d, Verdict: transport.Release})
 			continue
 		}
@@ -113,12 +113,10 @@ func (c *consumer) admit(ctx context.Context, s *session, ds []*transport.Delive
 			c.parkLoaded(it, wait)
 		}
 	}
+	s.pulls++
 	c.wakeWorker()
 	c.checkFlow()
-	c.mu.Unlock()
-	for _, sp := range begun {
-		c.watch(ctx, sp)
-	}
+	return begun
 }
 
 // parkLoaded parks a delivery that is not due yet. mu is held.
@@ -157,8 +155,5 @@ func (c *consumer) giveBack(items []*item) {
 		if !c.p.AckOnReceive {
 			it.spell.session.settle(transport.Settlement{Delivery: it.d, Verdict: transport.Release})
 		}
-	}
-	if len(items) > 0 {
-		c.count(transport.Interrupted, len(items))
 	}
 }

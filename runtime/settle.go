@@ -24,7 +24,8 @@ type session struct {
 	pending []transport.Settlement
 	telling []transport.Settlement
 	ended   bool
-	eager   bool // nothing is gained by waiting for more
+
+	pulls int // Receives begun; guarded by the consumer's mutex
 }
 
 // settleLinger is how long a settlement waits for others to be told with.
@@ -157,7 +158,6 @@ func (c *consumer) endSession(s *session, lost bool) {
 				if it.timer != nil {
 					it.timer.Stop()
 				}
-				c.count(transport.Interrupted)
 			}
 		}
 		s.mu.Lock()
@@ -241,6 +241,9 @@ func (c *consumer) flowLoop(s *session) {
 				pause = append(pause, sp.assignment)
 			default:
 				resume = append(resume, sp.assignment)
+				if sp.shut {
+					sp.shut, sp.openFrom = false, s.pulls+1
+				}
 			}
 			sp.paused = want
 		}
@@ -249,8 +252,25 @@ func (c *consumer) flowLoop(s *session) {
 			c.log.WarnContext(c.base, "partition paused: too much waits behind failing messages", "topic", a.Topic, "partition", a.Partition)
 			s.c.Pause(a)
 		}
+		c.shed(s)
 		for _, a := range resume {
 			s.c.Resume(a)
 		}
 	}
+}
+
+// shed gives back what is stuck beyond half of the credit, so that one key's
+// burst behind a failing message leaves room for other partitions.
+func (c *consumer) shed(s *session) {
+	if !c.caps.ReleaseInOrder || c.p.AckOnReceive {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, sp := range c.q.spells {
+		if sp.session == s && sp.paused {
+			c.giveBack(c.q.shed(sp))
+		}
+	}
+	c.feed()
 }

@@ -105,13 +105,7 @@ func (c *consumer) snapshot() Status {
 }
 
 // count adds to an outcome. mu is held.
-func (c *consumer) count(o transport.Outcome, n ...int) {
-	by := 1
-	if len(n) > 0 {
-		by = n[0]
-	}
-	c.status.counts[o] += int64(by)
-}
+func (c *consumer) count(o transport.Outcome) { c.status.counts[o]++ }
 
 // setState changes the state; stopped and failed are final.
 func (c *consumer) setState(s State, err error) {

@@ -50,11 +50,12 @@ type run struct {
 func worlds(t *testing.T, scenario func(w *world)) {
 	t.Helper()
 	brokers := map[string]func(w *world){
-		"memory": func(w *world) { w.useMemory(memory.Options{}) },
+		"memory":          func(w *world) { w.useMemory(memory.Options{}) },
 		"memory as a log": func(w *world) { w.useMemory(memory.Options{Log: true}) },
 		"memory as a queue": func(w *world) {
 			c := memory.Capabilities()
 			c.KeyOrder, c.StableCoordinates, c.Attempts = transport.ScopeWorker, false, transport.KeepAfterDelay
+			c.ReleaseInOrder = false
 			w.useMemory(memory.Options{Capabilities: &c})
 		},
 		"sqlite": func(w *world) {

@@ -14,6 +14,9 @@ type Capabilities struct {
 	// StableCoordinates: topic, partition and offset name the same message in
 	// every delivery of it. Else a redelivery is known by its id and body.
 	StableCoordinates bool
+	// ReleaseInOrder: single deliveries can be given back while others of
+	// their assignment are kept, and come again in order.
+	ReleaseInOrder bool
 	// ByteWindow: the broker hands out no more bytes than asked for. Else the
 	// bound on memory is prefetch times the largest message.
 	ByteWindow bool

@@ -108,13 +108,21 @@ func (b *Broker) declare(topicName, groupName string, start transport.Start) {
 
 // missing names what is not declared; empty means that all is there.
 func (b *Broker) missing(topicName, groupName string) string {
-	switch g := b.groups[groupName]; {
+	switch {
 	case b.topics[topicName] == nil:
 		return fmt.Sprintf("topic %q", topicName)
-	case groupName != "" && (g == nil || g.cursors[topicName] == nil):
+	case groupName != "" && b.cursors(topicName, groupName) == nil:
 		return fmt.Sprintf("group %q of topic %q", groupName, topicName)
 	}
 	return ""
+}
+
+// cursors are a group's places in a topic, by partition; none if either is missing.
+func (b *Broker) cursors(topicName, groupName string) []*cursor {
+	if g := b.groups[groupName]; g != nil {
+		return g.cursors[topicName]
+	}
+	return nil
 }
 
 // append takes a message in, or tells that there is no room.

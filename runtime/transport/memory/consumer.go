@@ -3,14 +3,13 @@ package memory
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/leat-io/leat/runtime/transport"
 )
 
-// Consumer is one member of a group.
-type Consumer struct {
+// consumer is one member of a group.
+type consumer struct {
 	b       *Broker
 	group   *group
 	cfg     transport.ConsumerConfig
@@ -23,7 +22,7 @@ type Consumer struct {
 	err    error // why the consumer is over
 }
 
-var _ transport.Consumer = (*Consumer)(nil)
+var _ transport.Consumer = (*consumer)(nil)
 
 // ref is a delivery's way back to its message.
 type ref struct {
@@ -45,7 +44,7 @@ const (
 	small = 4 << 10
 )
 
-func (b *Broker) join(cfg transport.ConsumerConfig) (*Consumer, error) {
+func (b *Broker) join(cfg transport.ConsumerConfig) (*consumer, error) {
 	b.mu.Lock()
 	for _, topicName := range cfg.Topics {
 		if what := b.missing(topicName, cfg.Group); what != "" {
@@ -55,7 +54,7 @@ func (b *Broker) join(cfg transport.ConsumerConfig) (*Consumer, error) {
 	}
 	g := b.groups[cfg.Group]
 	g.sessions[cfg.Name]++
-	c := &Consumer{b: b, group: g, cfg: cfg, awake: make(chan struct{}, 1)}
+	c := &consumer{b: b, group: g, cfg: cfg, awake: make(chan struct{}, 1)}
 	if !b.opts.Capabilities.StableCoordinates {
 		c.session = g.sessions[cfg.Name]
 	}
@@ -69,7 +68,7 @@ func (b *Broker) join(cfg transport.ConsumerConfig) (*Consumer, error) {
 	return c, nil
 }
 
-func (c *Consumer) wake() {
+func (c *consumer) wake() {
 	select {
 	case c.awake <- struct{}{}:
 	default:
@@ -77,7 +76,7 @@ func (c *Consumer) wake() {
 }
 
 // Receive takes what is there, from one partition after another.
-func (c *Consumer) Receive(ctx context.Context, limit int, maxBytes int64) ([]*transport.Delivery, error) {
+func (c *consumer) Receive(ctx context.Context, limit int, maxBytes int64) ([]*transport.Delivery, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -95,7 +94,7 @@ func (c *Consumer) Receive(ctx context.Context, limit int, maxBytes int64) ([]*t
 	}
 }
 
-func (c *Consumer) wait(ctx context.Context, due time.Time) error {
+func (c *consumer) wait(ctx context.Context, due time.Time) error {
 	var timer <-chan time.Time
 	if !due.IsZero() {
 		t := time.NewTimer(time.Until(due))
@@ -112,7 +111,7 @@ func (c *Consumer) wait(ctx context.Context, due time.Time) error {
 }
 
 // take is Receive without waiting; due is when the next delayed message comes.
-func (c *Consumer) take(limit int, maxBytes int64) (ds []*transport.Delivery, due time.Time, err error) {
+func (c *consumer) take(limit int, maxBytes int64) (ds []*transport.Delivery, due time.Time, err error) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	if c.err != nil {
@@ -148,12 +147,12 @@ func (c *Consumer) take(limit int, maxBytes int64) (ds []*transport.Delivery, du
 }
 
 // Pause stops deliveries of one assignment.
-func (c *Consumer) Pause(a *transport.Assignment) { c.pause(a, true) }
+func (c *consumer) Pause(a *transport.Assignment) { c.pause(a, true) }
 
 // Resume lets them come again.
-func (c *Consumer) Resume(a *transport.Assignment) { c.pause(a, false) }
+func (c *consumer) Resume(a *transport.Assignment) { c.pause(a, false) }
 
-func (c *Consumer) pause(a *transport.Assignment, paused bool) {
+func (c *consumer) pause(a *transport.Assignment, paused bool) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	for _, s := range c.spells {
@@ -165,7 +164,7 @@ func (c *Consumer) pause(a *transport.Assignment, paused bool) {
 }
 
 // Settle takes effect at once.
-func (c *Consumer) Settle(ctx context.Context, batch []transport.Settlement) error {
+func (c *consumer) Settle(ctx context.Context, batch []transport.Settlement) error {
 	f := c.b.match(OpSettle, "", c.cfg.Group)
 	if f.before() {
 		if err := f.strike(ctx); err != nil {
@@ -179,21 +178,21 @@ func (c *Consumer) Settle(ctx context.Context, batch []transport.Settlement) err
 }
 
 // Close gives back what is held and leaves the group.
-func (c *Consumer) Close(ctx context.Context) error {
+func (c *consumer) Close(ctx context.Context) error {
 	err := c.b.fail(ctx, OpClose, "", c.cfg.Group)
 	c.end(transport.ErrClosed, true)
 	return err
 }
 
 // end takes the member out of its group; err is what Receive says from now on.
-func (c *Consumer) end(err error, clean bool) {
+func (c *consumer) end(err error, clean bool) {
 	c.b.mu.Lock()
 	if c.err != nil {
 		c.b.mu.Unlock()
 		return
 	}
 	c.err = err
-	c.group.members = slices.DeleteFunc(slices.Clone(c.group.members), func(m *Consumer) bool { return m == c })
+	c.group.members = without(c.group.members, c)
 	for _, m := range c.group.members {
 		for _, s := range m.spells {
 			if s.heir == c {

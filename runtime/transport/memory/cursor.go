@@ -161,10 +161,11 @@ func (c *cursor) delay(offset int64, s *slot, due time.Time) {
 	s.side = true
 }
 
-// done tells the window of log mode.
+// done tells the window of log mode, which may have held up Receive.
 func (c *cursor) done(offset int64, s *slot) {
 	if c.window != nil && !s.side {
 		c.window.Settle(offset)
+		c.wake()
 	}
 }
 

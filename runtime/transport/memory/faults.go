@@ -73,7 +73,7 @@ func (b *Broker) Inject(f Fault) (remove func()) {
 		case <-set.removed:
 		default:
 			close(set.removed)
-			b.faults = slices.DeleteFunc(b.faults, func(x *fault) bool { return x == set })
+			b.faults = without(b.faults, set)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (b *Broker) match(op Op, topicName, groupName string) *fault {
 		}
 		if f.Times > 0 {
 			if f.Times--; f.Times == 0 {
-				b.faults = slices.Delete(slices.Clone(b.faults), i, i+1)
+				b.faults = slices.Delete(b.faults, i, i+1)
 			}
 		}
 		return f
@@ -127,7 +127,7 @@ func (f *fault) strike(ctx context.Context) error {
 // the broker.
 func (b *Broker) Cut(err error, which func(transport.ConsumerConfig) bool) {
 	b.mu.Lock()
-	var cut []*Consumer
+	var cut []*consumer
 	for _, g := range b.groups {
 		for _, c := range g.members {
 			if which == nil || which(c.cfg) {
@@ -166,9 +166,9 @@ func (b *Broker) spells(groupName, topicName string, partition int32, mark func(
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var found []*spell
-	if b.missing(topicName, groupName) == "" {
-		for _, s := range b.groups[groupName].cursors[topicName][partition].spells {
-			if mark(s) {
+	for _, c := range b.cursors(topicName, groupName) {
+		for _, s := range c.spells {
+			if c.part.number == partition && mark(s) {
 				found = append(found, s)
 			}
 		}
@@ -181,14 +181,12 @@ func (b *Broker) spells(groupName, topicName string, partition int32, mark func(
 func (b *Broker) Duplicate(groupName, topicName string, partition int32, offset int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.missing(topicName, groupName) != "" {
-		return false
+	for _, c := range b.cursors(topicName, groupName) {
+		if c.part.number == partition && offset >= c.floor && offset < c.next && c.slot(offset).state == held {
+			c.again = append(c.again, offset)
+			c.wake()
+			return true
+		}
 	}
-	cur := b.groups[groupName].cursors[topicName][partition]
-	if offset < cur.floor || offset >= cur.part.end() || cur.slot(offset).state != held {
-		return false
-	}
-	cur.again = append(cur.again, offset)
-	cur.wake()
-	return true
+	return false
 }

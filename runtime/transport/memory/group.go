@@ -12,7 +12,7 @@ type group struct {
 	broker   *Broker
 	name     string
 	cursors  map[string][]*cursor // by topic, one for each partition
-	members  []*Consumer
+	members  []*consumer
 	sessions map[string]uint64 // connections so far, by consumer name
 }
 
@@ -24,9 +24,9 @@ type group struct {
 // to the cursor and the cursor to its next owner.
 type spell struct {
 	cursor   *cursor
-	consumer *Consumer
+	consumer *consumer
 	a        *transport.Assignment
-	heir     *Consumer // the member it is to move to, while leaving
+	heir     *consumer // the member it is to move to, while leaving
 	paused   bool
 	leaving  bool
 	over     bool
@@ -35,7 +35,7 @@ type spell struct {
 	drain    *time.Timer
 }
 
-func (c *Consumer) begin(cur *cursor) {
+func (c *consumer) begin(cur *cursor) {
 	number := cur.part.number
 	s := &spell{cursor: cur, consumer: c, a: transport.NewAssignment(c.cfg.Base, cur.part.topic.name, number)}
 	cur.begin(s, c.cfg.Span)
@@ -47,7 +47,7 @@ func (c *Consumer) begin(cur *cursor) {
 // fewest, and returns the spells that are to leave so that no member has two
 // more than another.
 func (g *group) balance(topicName string, shared bool) []*spell {
-	members := slices.DeleteFunc(slices.Clone(g.members), func(c *Consumer) bool {
+	members := slices.DeleteFunc(slices.Clone(g.members), func(c *consumer) bool {
 		return !slices.Contains(c.cfg.Topics, topicName)
 	})
 	if len(members) == 0 {
@@ -57,7 +57,7 @@ func (g *group) balance(topicName string, shared bool) []*spell {
 		g.share(topicName, members)
 		return nil
 	}
-	load := make(map[*Consumer]int, len(members))
+	load := make(map[*consumer]int, len(members))
 	for _, cur := range g.cursors[topicName] {
 		for _, s := range cur.spells {
 			if s.heir != nil {
@@ -67,7 +67,7 @@ func (g *group) balance(topicName string, shared bool) []*spell {
 			}
 		}
 	}
-	byLoad := func(a, b *Consumer) int { return load[a] - load[b] }
+	byLoad := func(a, b *consumer) int { return load[a] - load[b] }
 	for _, cur := range g.cursors[topicName] {
 		if len(cur.spells) == 0 {
 			m := slices.MinFunc(members, byLoad)
@@ -96,7 +96,7 @@ func (g *group) balance(topicName string, shared bool) []*spell {
 }
 
 // share lets every member take from every partition.
-func (g *group) share(topicName string, members []*Consumer) {
+func (g *group) share(topicName string, members []*consumer) {
 	for _, cur := range g.cursors[topicName] {
 		for _, m := range members {
 			if !slices.ContainsFunc(cur.spells, func(s *spell) bool { return s.consumer == m }) {
@@ -163,9 +163,8 @@ func (b *Broker) end(spells []*spell, clean bool) {
 	b.leave(leave)
 }
 
-// without copies, since a Receive may be going over the old slice.
-func without(spells []*spell, s *spell) []*spell {
-	return slices.DeleteFunc(slices.Clone(spells), func(x *spell) bool { return x == s })
+func without[T comparable](list []T, x T) []T {
+	return slices.DeleteFunc(list, func(y T) bool { return y == x })
 }
 
 func (b *Broker) shared() bool { return b.opts.Capabilities.KeyOrder == transport.ScopeWorker }

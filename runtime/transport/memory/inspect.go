@@ -38,7 +38,7 @@ func (b *Broker) Observe(fn func(Event)) (remove func()) {
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.observers = slices.DeleteFunc(b.observers, func(x *func(Event)) bool { return x == &fn })
+		b.observers = without(b.observers, &fn)
 	}
 }
 
@@ -80,12 +80,10 @@ func (b *Broker) Handed(topicName, groupName string) map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := map[string]int{}
-	if b.missing(topicName, groupName) == "" {
-		for _, c := range b.groups[groupName].cursors[topicName] {
-			for i, s := range c.slots {
-				if s.times > 0 {
-					n[c.part.msgs[i].id] += int(s.times)
-				}
+	for _, c := range b.cursors(topicName, groupName) {
+		for i, s := range c.slots {
+			if s.times > 0 {
+				n[c.part.msgs[i].id] += int(s.times)
 			}
 		}
 	}
@@ -97,10 +95,8 @@ func (b *Broker) Acked(topicName, groupName string) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var n int64
-	if b.missing(topicName, groupName) == "" {
-		for _, c := range b.groups[groupName].cursors[topicName] {
-			n += c.settled
-		}
+	for _, c := range b.cursors(topicName, groupName) {
+		n += c.settled
 	}
 	return n
 }

@@ -45,6 +45,7 @@ func Capabilities() transport.Capabilities {
 		Attempts:          transport.KeepDurable,
 		DurableDelay:      true,
 		StableCoordinates: true,
+		ReleaseInOrder:    true,
 		ByteWindow:        true,
 		Depth:             true,
 		Browse:            transport.BrowseNone,

@@ -123,12 +123,12 @@ func (t *Transport) Depth(ctx context.Context, topicName, groupName string) (tra
 	}
 	t.b.mu.Lock()
 	defer t.b.mu.Unlock()
-	if what := t.b.missing(topicName, groupName); what != "" || groupName == "" {
+	if what := t.b.missing(topicName, groupName); what != "" {
 		return transport.Depth{}, fmt.Errorf("depth: %s does not exist", what)
 	}
 	var d transport.Depth
 	now := time.Now()
-	for _, c := range t.b.groups[groupName].cursors[topicName] {
+	for _, c := range t.b.cursors(topicName, groupName) {
 		c.ripen(now)
 		d.Delayed += int64(len(c.delayed))
 		d.Held += int64(c.held)
