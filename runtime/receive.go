@@ -17,8 +17,12 @@ func (c *consumer) receiveLoop(ctx context.Context, s *session) error {
 			return nil
 		}
 		ds, err := s.c.Receive(ctx, n, size)
-		for _, sp := range c.admit(s, ds) {
+		begun, refused := c.admit(s, ds)
+		for _, sp := range begun {
 			c.watch(ctx, sp)
+		}
+		if refused {
+			s.flush()
 		}
 		var need transport.NeedBytes
 		switch {
@@ -82,8 +86,9 @@ func (c *consumer) feed() {
 	}
 }
 
-// admit takes a batch into the queue. It returns the spells that began with it.
-func (c *consumer) admit(s *session, ds []*transport.Delivery) (begun []*spell) {
+// admit takes a batch into the queue. It returns the spells that began with
+// it, and whether some of it was given back at once.
+func (c *consumer) admit(s *session, ds []*transport.Delivery) (begun []*spell, refused bool) {
 	var last *spell
 	now := time.Now()
 	c.mu.Lock()
@@ -98,6 +103,7 @@ func (c *consumer) admit(s *session, ds []*transport.Delivery) (begun []*spell) 
 		}
 		if last.leaving || last.shut || last.openFrom > s.pulls || c.draining {
 			s.settle(transport.Settlement{Delivery: d, Verdict: transport.Release})
+			refused = true
 			continue
 		}
 		if c.toldBefore(d) {
@@ -116,7 +122,7 @@ func (c *consumer) admit(s *session, ds []*transport.Delivery) (begun []*spell) 
 	s.pulls++
 	c.wakeWorker()
 	c.checkFlow()
-	return begun
+	return begun, refused
 }
 
 // parkLoaded parks a delivery that is not due yet. mu is held.

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,8 +25,17 @@ type session struct {
 	pending []transport.Settlement
 	telling []transport.Settlement
 	ended   bool
+	added   int // settlements so far
+	told    int
+	waiting []barrier
 
 	pulls int // Receives begun; guarded by the consumer's mutex
+}
+
+// barrier is somebody who waits until so many settlements are told.
+type barrier struct {
+	upTo int
+	done chan struct{}
 }
 
 // settleLinger is how long a settlement waits for others to be told with.
@@ -46,6 +56,7 @@ func (s *session) settle(st transport.Settlement) {
 		return
 	}
 	s.pending = append(s.pending, st)
+	s.added++
 	n := len(s.pending)
 	s.mu.Unlock()
 	switch n {
@@ -53,6 +64,24 @@ func (s *session) settle(st transport.Settlement) {
 		poke(s.wake)
 	case s.flushAt:
 		poke(s.full)
+	}
+}
+
+// flush waits until all that was handed over is told, or the session ends.
+// What was released comes again in order only after that.
+func (s *session) flush() {
+	s.mu.Lock()
+	if s.told == s.added {
+		s.mu.Unlock()
+		return
+	}
+	b := barrier{s.added, make(chan struct{})}
+	s.waiting = append(s.waiting, b)
+	s.mu.Unlock()
+	poke(s.full)
+	select {
+	case <-b.done:
+	case <-s.over:
 	}
 }
 
@@ -108,6 +137,14 @@ func (c *consumer) tell(s *session, spare []transport.Settlement) []transport.Se
 		c.settleBatch(s, batch)
 		s.mu.Lock()
 		s.telling = nil
+		s.told += len(batch)
+		s.waiting = slices.DeleteFunc(s.waiting, func(b barrier) bool {
+			if b.upTo > s.told {
+				return false
+			}
+			close(b.done)
+			return true
+		})
 		s.mu.Unlock()
 		clear(batch)
 		spare = batch
@@ -253,6 +290,9 @@ func (c *consumer) flowLoop(s *session) {
 			s.c.Pause(a)
 		}
 		c.shed(s)
+		if len(resume) > 0 {
+			s.flush()
+		}
 		for _, a := range resume {
 			s.c.Resume(a)
 		}

@@ -68,13 +68,7 @@ func worlds(t *testing.T, scenario func(w *world)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := &world{T: t, runs: make(map[string][]run)}
-				open(w)
-				scenario(w)
-				if w.stop != nil {
-					require.NoError(t, w.drain())
-				}
-				require.NoError(t, w.tr.Close(context.Background()))
+				play(t, open, scenario)
 			})
 		})
 	}
@@ -84,14 +78,24 @@ func worlds(t *testing.T, scenario func(w *world)) {
 func inMemory(t *testing.T, o memory.Options, scenario func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, runs: make(map[string][]run)}
-		w.useMemory(o)
-		scenario(w)
+		play(t, func(w *world) { w.useMemory(o) }, scenario)
+	})
+}
+
+// play runs a scenario and stops what it has started, also if it fails.
+func play(t *testing.T, open, scenario func(w *world)) {
+	t.Helper()
+	w := &world{T: t, runs: make(map[string][]run)}
+	open(w)
+	var err error
+	defer func() {
 		if w.stop != nil {
-			require.NoError(t, w.drain())
+			err = w.drain()
 		}
 		require.NoError(t, w.tr.Close(context.Background()))
-	})
+		require.NoError(t, err)
+	}()
+	scenario(w)
 }
 
 func (w *world) useMemory(o memory.Options) {

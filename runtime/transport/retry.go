@@ -16,7 +16,7 @@ const Unlimited = -1
 // Backoff is how often and when a failed message is tried again.
 type Backoff struct {
 	Attempts        int           // the first run included; default 5, -1 for ever
-	InitialInterval time.Duration // default 200ms
+	InitialInterval time.Duration // default 200ms, at least 1ms
 	MaxInterval     time.Duration // default 30s
 	Multiplier      float64       // default 2, at least 1
 	Jitter          float64       // 0 to 1, the largest part that is added to a wait; default 0.5, and -1 for none
@@ -58,8 +58,8 @@ func NewRetryPolicy(b Backoff) (*RetryPolicy, error) {
 	switch {
 	case b.Attempts < Unlimited:
 		return nil, fmt.Errorf("retry attempts %d: want at least 1, or -1 for ever", b.Attempts)
-	case b.InitialInterval < 0 || b.MaxInterval < b.InitialInterval:
-		return nil, fmt.Errorf("retry intervals %v to %v: want 0 < initial ≤ max", b.InitialInterval, b.MaxInterval)
+	case b.InitialInterval < time.Millisecond || b.MaxInterval < b.InitialInterval:
+		return nil, fmt.Errorf("retry intervals %v to %v: want 1ms ≤ initial ≤ max", b.InitialInterval, b.MaxInterval)
 	case math.IsNaN(b.Multiplier) || math.IsInf(b.Multiplier, 0) || b.Multiplier < 1:
 		return nil, fmt.Errorf("retry multiplier %v: want a number of at least 1", b.Multiplier)
 	case math.IsNaN(b.Jitter) || b.Jitter < 0 || b.Jitter > 1:

@@ -121,7 +121,7 @@ func (c *cursor) take(offset int64, by *spell) *slot {
 	case fresh, delayed, settled:
 		c.next = offset + 1
 	}
-	if c.window != nil && offset >= c.added {
+	if c.window != nil && !s.side && offset >= c.added {
 		c.window.Add(offset)
 		c.added = offset + 1
 	}

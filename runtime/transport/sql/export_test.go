@@ -21,7 +21,7 @@ func Sweep(ctx context.Context, t *Transport) error {
 // Kill stops a consumer's goroutines and leaves everything else as a killed
 // process would.
 func Kill(c transport.Consumer) {
-	k := c.(*consumer) 
+	k := c.(*consumer)
 	k.stop()
 	<-k.kept
 	k.watchdog.Stop()
@@ -34,3 +34,32 @@ func LateCommits(t *Transport) { t.d = lateSQLite{} }
 type lateSQLite struct{ sqlite }
 
 func (lateSQLite) lateCommits() bool { return true }
+
+// LookBack has everything that was read looked at again.
+func LookBack(c transport.Consumer) {
+	k := c.(*consumer)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range k.spells {
+		s.lookBack(0)
+	}
+}
+
+// BeginScan begins a scan, and gives what ends it.
+func BeginScan(c transport.Consumer) (finish func()) {
+	k := c.(*consumer)
+	jobs := k.begin()
+	return func() { k.finish(jobs, nil) }
+}
+
+// Held counts the ids that no scan may hand out.
+func Held(c transport.Consumer) int {
+	k := c.(*consumer)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := 0
+	for _, s := range k.spells {
+		n += len(s.held)
+	}
+	return n
+}

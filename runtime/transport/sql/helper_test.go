@@ -19,7 +19,7 @@ import (
 const (
 	topicName = "orders"
 	groupName = "charge"
-	lease     = 500 * time.Millisecond
+	lease     = time.Second
 	waitFor   = 20 * time.Second
 	tickFor   = 5 * time.Millisecond
 )
@@ -38,7 +38,7 @@ func newBroker(t *testing.T) *broker {
 // open makes a transport, as another worker would.
 func (b *broker) open(opts ...func(*sql.Options)) *sql.Transport {
 	b.t.Helper()
-	o := sql.Options{Path: b.path, Lease: lease, Poll: 20 * time.Millisecond}
+	o := sql.Options{Path: b.path, Poll: 20 * time.Millisecond}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -47,6 +47,16 @@ func (b *broker) open(opts ...func(*sql.Options)) *sql.Transport {
 	b.t.Cleanup(func() { require.NoError(b.t, tr.Close(context.Background())) })
 	return tr
 }
+
+// elsewhere opens the file as another process does: with connections of its
+// own, and no wake-ups but by polling.
+func (b *broker) elsewhere(opts ...func(*sql.Options)) *sql.Transport {
+	b.t.Helper()
+	return b.open(append(opts, func(o *sql.Options) { o.Synchronous = "full" })...)
+}
+
+// briefly has leases short enough to wait for their end.
+func briefly(o *sql.Options) { o.Lease = lease }
 
 // raw is another program's connection.
 func (b *broker) raw() *stdsql.DB {

@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	stdsql "database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -69,9 +70,9 @@ func (c *consumer) wakeMembers() {
 }
 
 // passing tells whether an error is one that the next tick may not meet: the
-// database is locked by somebody, and meanwhile leases may run out.
+// database is locked or busy, and meanwhile leases may run out.
 func (c *consumer) passing(err error) bool {
-	if !sqldb.Busy(err) {
+	if !sqldb.Busy(err) && !errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
 	if c.cfg.Log != nil {

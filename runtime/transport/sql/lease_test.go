@@ -27,11 +27,11 @@ func kill(t *testing.T, tr *sql.Transport, n int, change ...func(*transport.Cons
 func TestTakeoverAfterKill(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
-	tr := b.open()
+	tr := b.open(briefly)
 	publish(t, produce(t, tr), "m", 50)
 	zombie, held := kill(t, tr, 50)
 	began := time.Now()
-	next := consume(t, b.open())
+	next := consume(t, b.elsewhere(briefly))
 	again := receive(t, next, 50)
 	require.GreaterOrEqual(t, time.Since(began), lease/4, "not before the lease has run out")
 	require.Equal(t, ids(held), ids(again))
@@ -51,10 +51,10 @@ func TestTakeoverAfterKill(t *testing.T) {
 func TestZombieStateChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
-	tr := b.open()
+	tr := b.open(briefly)
 	publish(t, produce(t, tr), "m", 3)
 	zombie, held := kill(t, tr, 3)
-	next := consume(t, b.open())
+	next := consume(t, b.open(briefly))
 	receive(t, next, 3)
 	require.NoError(t, zombie.Settle(t.Context(), []transport.Settlement{
 		{Delivery: held[0], Verdict: transport.Delay, After: time.Hour, Attempts: 1},
@@ -82,11 +82,11 @@ func TestFencedBySameInstance(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	set := func(c *transport.ConsumerConfig) { c.Instance = transport.Instance{ID: "pod-1", Set: true} }
-	tr := b.open()
+	tr := b.open(briefly)
 	publish(t, produce(t, tr), "m", 10)
 	old := consume(t, tr, set)
 	held := receive(t, old, 10)
-	next := consume(t, b.open(), set)
+	next := consume(t, b.open(briefly), set)
 	require.Len(t, receive(t, next, 10), 10)
 	_, err := old.Receive(t.Context(), 10, 1000)
 	require.ErrorContains(t, err, `instance "pod-1": another process runs under the same instance name`)
@@ -99,10 +99,12 @@ func TestFencedBySameInstance(t *testing.T) {
 func TestUnrenewedLeaseIsRevoked(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
-	tr := b.open()
+	tr := b.open(briefly)
 	publish(t, produce(t, tr), "m", 5)
 	c := consume(t, tr)
 	ds := receive(t, c, 5)
+	quiet(t, c, 2*lease)
+	require.False(t, ds[0].Assignment.Revoked(), "renewed meanwhile")
 	other := b.raw()
 	_, err := other.ExecContext(t.Context(), "BEGIN EXCLUSIVE")
 	require.NoError(t, err)
@@ -194,7 +196,11 @@ func TestMembersShare(t *testing.T) {
 	}
 	var members []*member
 	join := func() {
-		members = append(members, work(ctx, t, &wg, consume(t, b.open())))
+		tr := b.open()
+		if len(members)%2 == 1 {
+			tr = b.elsewhere()
+		}
+		members = append(members, work(ctx, t, &wg, consume(t, tr)))
 	}
 	shared := func(want int) bool {
 		more()

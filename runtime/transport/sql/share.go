@@ -187,10 +187,6 @@ func (sh *share) take(ctx context.Context, p partitionRow) error {
 func (sh *share) apply(began time.Time) bool {
 	c, src := sh.c, sh.src
 	src.joined, src.sightOf, src.wanting = true, sh.sights, sh.wanting
-	base := c.cfg.Base
-	if base == nil {
-		base = context.Background()
-	}
 	c.lose(func(s *spell) bool { return s.src == src && sh.kept[int64(s.part)] != s.epoch })
 	c.mu.Lock()
 	var leave []*spell
@@ -207,7 +203,7 @@ func (sh *share) apply(began time.Time) bool {
 	}
 	for _, s := range sh.gained {
 		s.renewed = began
-		s.a = transport.NewAssignment(base, src.name, s.part)
+		s.a = transport.NewAssignment(c.cfg.Base, src.name, s.part)
 		c.spells = append(c.spells, s)
 		src.dueBy(began) // to find out
 	}

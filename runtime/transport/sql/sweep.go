@@ -51,10 +51,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // sweep looks at one batch of messages above id from, and gives the last id
-// it saw: from itself, when there are no more.
+// it saw that is old enough for some topic: from itself, when there are none.
 func (s *sweeper) sweep(ctx context.Context, from int64) (int64, error) {
 	var last stdsql.NullInt64
-	err := look(ctx, s.db, "SELECT max(id) FROM (SELECT id FROM leat_messages WHERE id > ? ORDER BY id LIMIT ?)", []any{from, sweepBatch},
+	err := look(ctx, s.db, "SELECT max(id) FROM (SELECT id, published_at FROM leat_messages WHERE id > ? ORDER BY id LIMIT ?)"+
+		" WHERE published_at < "+s.d.clock()+" - (SELECT min(retention) FROM leat_topics)", []any{from, sweepBatch},
 		func(r *stdsql.Rows) (bool, error) { return true, r.Scan(&last) })
 	if err != nil || !last.Valid {
 		return from, err

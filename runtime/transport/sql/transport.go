@@ -55,6 +55,7 @@ func (t *Transport) Capabilities() transport.Capabilities {
 		Attempts:          transport.KeepDurable,
 		DurableDelay:      true,
 		StableCoordinates: true,
+		ReleaseInOrder:    true,
 		ByteWindow:        true,
 		Depth:             true,
 		Browse:            transport.BrowseReads,
