@@ -16,7 +16,7 @@ type worker struct {
 	wake  chan struct{} // buffered, so that waking never blocks
 	it    *item         // what it runs; nil while idle
 	a     *transport.Attempt
-	since atomic.Int64 // when the attempt began, in Unix nanoseconds
+	since atomic.Int64 // when the attempt began, since the epoch of the consumer
 }
 
 // wakeWorker wakes one worker if there is something for it to do. mu is held.

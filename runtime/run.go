@@ -33,7 +33,7 @@ func (r *result) slow() bool {
 // run makes one attempt. It survives a panic anywhere in the chain; a Goexit
 // ends the worker, which accounts for it.
 func (c *consumer) run(w *worker) (r result) {
-	w.since.Store(time.Now().UnixNano())
+	w.since.Store(int64(time.Since(c.epoch)))
 	it := w.it
 	w.a = transport.NewAttempt(it.d, c.name, c.p.Group, it.attempts+1, it.first)
 	defer func() {
@@ -52,14 +52,14 @@ func (c *consumer) run(w *worker) (r result) {
 // settledByHand tells whether a handler called Ack or Nack, which changes
 // nothing here.
 func settledByHand(m *message.Message) bool {
-	select {
-	case <-m.Acked():
-		return true
-	case <-m.Nacked():
-		return true
-	default:
-		return false
+	for _, ch := range [...]<-chan struct{}{m.Acked(), m.Nacked()} {
+		select {
+		case <-ch:
+			return true
+		default:
+		}
 	}
+	return false
 }
 
 // judge is the one place where what a chain returned becomes an outcome.

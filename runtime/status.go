@@ -83,10 +83,10 @@ func (c *consumer) snapshot() Status {
 	s.Running, s.InFlight, s.InFlightBytes = c.q.running, c.q.count, c.q.bytes
 	s.Parked, s.HeldByOrder = c.q.parked, c.q.stuck
 	s.Partitions = len(c.q.spells)
-	now := time.Now()
+	now := time.Since(c.epoch)
 	for w := range c.pool {
 		if w.it != nil && w.it.state == running {
-			s.Oldest = max(s.Oldest, now.Sub(time.Unix(0, w.since.Load())))
+			s.Oldest = max(s.Oldest, now-time.Duration(w.since.Load()))
 		}
 	}
 	s.Outcomes = make(map[string]int64, len(s.counts))

@@ -24,8 +24,13 @@ type Attempt struct {
 	first    time.Time
 	msg      message.Message
 
-	mu      sync.Mutex
-	ended   bool
+	mu    sync.Mutex
+	ended bool
+	left  *leavings // nil until there are any: most runs leave none
+}
+
+// leavings is what a run leaves to be done after it.
+type leavings struct {
 	outputs []Output
 	hooks   []Hook
 	dead    *DeadMark
@@ -93,16 +98,23 @@ func (a *Attempt) End() ([]Output, []Hook, *DeadMark) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ended = true
-	return a.outputs, a.hooks, a.dead
+	if a.left == nil {
+		return nil, nil, nil
+	}
+	return a.left.outputs, a.left.hooks, a.left.dead
 }
 
-func (a *Attempt) change(fn func()) bool {
+// leave adds to what the run leaves; false if it has ended.
+func (a *Attempt) leave(add func(*leavings)) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ended {
 		return false
 	}
-	fn()
+	if a.left == nil {
+		a.left = new(leavings)
+	}
+	add(a.left)
 	return true
 }
 
@@ -125,9 +137,9 @@ func Emit(ctx context.Context, topic string, msgs ...*message.Message) error {
 	if a == nil {
 		return ErrUnsupported
 	}
-	if !a.change(func() {
+	if !a.leave(func(l *leavings) {
 		for _, m := range msgs {
-			a.outputs = append(a.outputs, Output{Topic: topic, Message: m})
+			l.outputs = append(l.outputs, Output{Topic: topic, Message: m})
 		}
 	}) {
 		return ErrClosed
@@ -139,7 +151,7 @@ func Emit(ctx context.Context, topic string, msgs ...*message.Message) error {
 // attempt, or none that still runs.
 func OnSettle(ctx context.Context, h Hook) bool {
 	a := AttemptFrom(ctx)
-	return a != nil && a.change(func() { a.hooks = append(a.hooks, h) })
+	return a != nil && a.leave(func(l *leavings) { l.hooks = append(l.hooks, h) })
 }
 
 // DeadMark says that a message has failed for good, and where its copy goes.
@@ -153,5 +165,5 @@ type DeadMark struct {
 // error. It returns false where there is no attempt, or none that still runs.
 func MarkDead(ctx context.Context, m DeadMark) bool {
 	a := AttemptFrom(ctx)
-	return a != nil && a.change(func() { a.dead = &m })
+	return a != nil && a.leave(func(l *leavings) { l.dead = &m })
 }
