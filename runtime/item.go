@@ -102,19 +102,15 @@ func (l *list) pop() *item {
 	return it
 }
 
-// take removes the items that match, in order.
-func (l *list) take(match func(*item) bool) []*item {
-	var out []*item
+// remove takes out the items that match.
+func (l *list) remove(match func(*item) bool) {
 	old := *l
 	*l = list{}
 	for it := old.pop(); it != nil; it = old.pop() {
-		if match(it) {
-			out = append(out, it)
-		} else {
+		if !match(it) {
 			l.push(it)
 		}
 	}
-	return out
 }
 
 func (sp *spell) link(it *item) {

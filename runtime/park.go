@@ -63,7 +63,7 @@ func (q *queue) shed(sp *spell) []*item {
 	for it := sp.last; it != nil && q.parked+q.stuck > max(1, q.prefetch/2); {
 		older := it.older
 		if it.state == queued && it.lane.busy.state == parked {
-			it.lane.wait.take(func(w *item) bool { return w == it })
+			it.lane.wait.remove(func(w *item) bool { return w == it })
 			q.hold(sp.part, -1, 0)
 			if it.leader != nil {
 				it.leader.follower, it.leader = nil, nil
@@ -85,7 +85,8 @@ func (q *queue) withdraw(sp *spell, over bool) []*item {
 	sp.leaving = true
 	var out []*item
 	lanes := make(map[*lane]struct{})
-	for it, next := sp.first, (*item)(nil); it != nil; it = next {
+	for next := sp.first; next != nil; {
+		it := next
 		next = it.newer
 		switch it.state {
 		case running, closing:
@@ -113,10 +114,10 @@ func (q *queue) withdraw(sp *spell, over bool) []*item {
 		out = append(out, it)
 	}
 	left := func(it *item) bool { return it.state == gone }
-	q.ready.take(left)
+	q.ready.remove(left)
 	for l := range lanes {
 		n := l.wait.n
-		l.wait.take(left)
+		l.wait.remove(left)
 		switch {
 		case l.busy == nil || l.busy.state == gone:
 			q.advance(l)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -167,9 +168,7 @@ func (c *consumer) identify(d *transport.Delivery, m *message.Message, slot [2]s
 	name = binary.AppendUvarint(name, uint64(n)) //nolint:gosec // counts up from 0
 	out.UUID = uuid.NewSHA1(derivedIDs, name).String()
 	out.Metadata = make(message.Metadata, len(m.Metadata)+1)
-	for k, v := range m.Metadata {
-		out.Metadata[k] = v
-	}
+	maps.Copy(out.Metadata, m.Metadata)
 	out.Metadata[transport.DerivedHeader] = "1"
 	return out
 }

@@ -128,7 +128,7 @@ func (q *queue) laneOf(p *part, d *transport.Delivery) *lane {
 		if key == "" {
 			return nil
 		}
-	default:
+	case transport.OrderNone:
 		return nil
 	}
 	l := p.lanes[key]
@@ -195,7 +195,7 @@ func (q *queue) done(it *item, finished bool) (absorbed *item) {
 		f.leader, it.follower = nil, nil
 		if finished {
 			if f.lane != nil {
-				f.lane.wait.take(func(w *item) bool { return w == f })
+				f.lane.wait.remove(func(w *item) bool { return w == f })
 			}
 			q.forget(f)
 			absorbed = f

@@ -14,10 +14,10 @@ func (c *consumer) receiveLoop(ctx context.Context, s *session) error {
 	for s.pulls = 1; ; {
 		n, size := c.awaitCredit(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the end asked for
 		}
 		ds, err := s.c.Receive(ctx, n, size)
-		begun, refused := c.admit(s, ds)
+		begun, refused := c.admit(s, ds) //nolint:contextcheck // deliveries carry their own
 		for _, sp := range begun {
 			c.watch(ctx, sp)
 		}
@@ -28,7 +28,7 @@ func (c *consumer) receiveLoop(ctx context.Context, s *session) error {
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the end asked for
 		case errors.As(err, &need):
 			c.mu.Lock()
 			c.need = int64(need)
@@ -127,7 +127,7 @@ func (c *consumer) admit(s *session, ds []*transport.Delivery) (begun []*spell, 
 
 // parkLoaded parks a delivery that is not due yet. mu is held.
 func (c *consumer) parkLoaded(it *item, wait time.Duration) {
-	c.q.ready.take(func(r *item) bool { return r == it })
+	c.q.ready.remove(func(r *item) bool { return r == it })
 	c.q.running++ // as park expects of one that has run
 	it.state = running
 	c.parkFor(it, wait)
@@ -135,7 +135,7 @@ func (c *consumer) parkLoaded(it *item, wait time.Duration) {
 
 // watch follows the end of a spell.
 func (c *consumer) watch(ctx context.Context, sp *spell) {
-	end := func() {
+	end := func() { //nolint:contextcheck // deliveries carry their own
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.giveBack(c.q.withdraw(sp, sp.assignment.Revoked()))
@@ -144,7 +144,7 @@ func (c *consumer) watch(ctx context.Context, sp *spell) {
 		c.checkFlow()
 	}
 	sp.assignment.OnLeave(end)
-	context.AfterFunc(sp.assignment.Context(), func() {
+	context.AfterFunc(sp.assignment.Context(), func() { //nolint:contextcheck // the spell's, not ours
 		if sp.assignment.Revoked() {
 			c.log.InfoContext(ctx, "partition revoked", "topic", sp.assignment.Topic, "partition", sp.assignment.Partition)
 			end()

@@ -142,7 +142,7 @@ func (r *Router) Run(ctx context.Context) error {
 	})
 	wg.Wait()
 	stop()
-	return errors.Join(append(errs, r.closeOutlets(ctx))...)
+	return errors.Join(errors.Join(errs...), r.closeOutlets(ctx))
 }
 
 // ErrDrainTimeout is returned by [Router.Run] when attempts still ran at the

@@ -60,7 +60,6 @@ func (s Status) Count(o transport.Outcome) int64 { return s.Outcomes[o.String()]
 type trouble struct {
 	err   error
 	since time.Time
-	count int // deliveries that wait for it
 }
 
 // Status tells of every consumer, in the order they were added.

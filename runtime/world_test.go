@@ -117,10 +117,10 @@ func (w *world) policy(change ...func(*transport.Policy)) transport.Policy {
 	return p
 }
 
-func backoff(t testing.TB, attempts int) *transport.RetryPolicy {
-	t.Helper()
+func backoff(tb testing.TB, attempts int) *transport.RetryPolicy {
+	tb.Helper()
 	p, err := transport.NewRetryPolicy(transport.Backoff{Attempts: attempts, InitialInterval: time.Second, MaxInterval: 8 * time.Second, Jitter: -1})
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return p
 }
 

@@ -24,7 +24,7 @@ var ErrClosed = errors.New("closed")
 
 // NeedBytes is returned by Receive when the next message is larger than the
 // bytes asked for: that many are needed.
-type NeedBytes int64
+type NeedBytes int64 //nolint:errname // a request
 
 func (n NeedBytes) Error() string { return fmt.Sprintf("next message has %d bytes", int64(n)) }
 
@@ -81,7 +81,7 @@ func (e *PublishError) Unwrap() []error {
 // Wait asks for another attempt of the same message after a while. A link of
 // the chain returns it at once and holds nothing while the time runs; the
 // engine parks the delivery. Links pass it through untouched.
-type Wait struct {
+type Wait struct { //nolint:errname // a request
 	After time.Duration
 	// Spent: the run that ended was an attempt and failed. Else none is counted.
 	Spent bool
@@ -100,11 +100,11 @@ func (w *Wait) Unwrap() error { return w.Err }
 
 // Already is returned by a link that finds the message done before: it is
 // acked, unrun, and counted as a duplicate.
-var Already = errors.New("already done") //nolint:errname,staticcheck // a verdict of the chain, not a failure
+var Already = errors.New("already done") //nolint:errname,staticcheck,revive // a verdict of the chain, not a failure
 
 // Exhausted is an error whose attempts are used up. It hides what it wraps,
 // so that nobody outside reads a wish to retry from it.
-type Exhausted struct {
+type Exhausted struct { //nolint:errname // a verdict
 	Attempts int
 	Err      error
 }
@@ -114,7 +114,7 @@ func (e *Exhausted) Error() string {
 }
 
 // Panicked is a panic in the chain, or a call of runtime.Goexit.
-type Panicked struct {
+type Panicked struct { //nolint:errname // says what happened
 	Value any // nil for Goexit
 	Stack []byte
 }
