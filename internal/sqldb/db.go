@@ -61,7 +61,7 @@ type shared struct {
 	key     string
 	handles int // guarded by registry.mu
 
-	opening sync.Mutex // one at a time opens or migrates this file
+	opening chan struct{} // one at a time opens or migrates this file
 	writer  *sql.DB
 	reader  *sql.DB
 	file    os.FileInfo
@@ -115,7 +115,7 @@ func (r *registry) acquire(key string) *shared {
 	defer r.mu.Unlock()
 	s := r.files[key]
 	if s == nil {
-		s = &shared{key: key, signals: newSignals(), statements: newStatements(), changes: &changes{}}
+		s = &shared{key: key, opening: make(chan struct{}, 1), signals: newSignals(), statements: newStatements(), changes: &changes{}}
 		r.files[key] = s
 	}
 	s.handles++
@@ -140,8 +140,12 @@ func (r *registry) drop(s *shared) error {
 
 // prepare opens the connections if nobody has, and sees to the schema.
 func (s *shared) prepare(ctx context.Context, path string, o Options) error {
-	s.opening.Lock()
-	defer s.opening.Unlock()
+	select {
+	case s.opening <- struct{}{}:
+		defer func() { <-s.opening }()
+	case <-ctx.Done():
+		return fmt.Errorf("database %s: opening: %w", path, context.Cause(ctx))
+	}
 	if o.Verify {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return &UnusableError{Path: path, Problem: "does not exist, and topology: verify creates nothing: create it with topology: declare"}

@@ -146,6 +146,25 @@ func TestLockedIsAnOutage(t *testing.T) {
 	require.Equal(t, 1, runs)
 }
 
+func TestOpenWaitsForTheLock(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "x.db")
+	other, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, other.Close()) })
+	other.SetMaxOpenConns(1)
+	_, err = other.ExecContext(t.Context(), "CREATE TABLE theirs (x); BEGIN EXCLUSIVE")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = sqldb.Open(ctx, sqldb.Options{Path: path})
+	require.ErrorContains(t, err, "locked by another program")
+	require.False(t, sqldb.Unusable(err))
+	_, err = other.ExecContext(t.Context(), "ROLLBACK")
+	require.NoError(t, err)
+	openAt(t, path)
+}
+
 func TestVersionSeesForeignCommits(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.db")

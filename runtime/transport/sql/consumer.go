@@ -107,44 +107,67 @@ func (c *consumer) start(ctx context.Context) {
 
 // Receive reads what is published, by this process or another.
 func (c *consumer) Receive(ctx context.Context, limit int, maxBytes int64) ([]*transport.Delivery, error) {
-	poll := time.NewTimer(pollMin)
-	defer poll.Stop()
-	interval := pollMin
-	for {
+	for idle := false; ; {
 		if err := c.failed(ctx); err != nil {
 			return nil, err
 		}
-		c.rescan(time.Now())
-		version, err := c.db.Version(ctx)
-		if err != nil && !sqldb.Busy(err) {
-			return nil, refuse(c.db.Explain(err))
+		// What others publish after this, and the scan misses, makes another
+		// version. While there is plenty to read nobody needs to know.
+		var version int64
+		if idle {
+			var err error
+			if version, err = c.version(ctx); err != nil {
+				return nil, err
+			}
 		}
+		c.rescan(time.Now())
 		ds, err := c.scan(ctx, limit, maxBytes)
 		if len(ds) > 0 || (err != nil && !sqldb.Busy(err)) {
 			return ds, err
 		}
-		for waiting := true; waiting; {
-			poll.Reset(interval)
-			select {
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			case <-c.wake:
-				interval, waiting = pollMin, false
-			case <-c.look:
-				interval, waiting = pollMin, false
-			case <-poll.C:
-				interval = min(2*interval, c.t.o.Poll)
-				now, err := c.db.Version(ctx)
-				if err != nil && !sqldb.Busy(err) {
-					return nil, refuse(c.db.Explain(err))
-				}
-				waiting = now == version && !c.rescan(time.Now())
-				if now != version {
-					interval = pollMin
-				}
-			}
+		if !idle {
+			idle = true
+			continue
+		}
+		if err := c.await(ctx, version); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// await returns when there may be something to read: at once where this
+// process knows, else by polling that grows slower.
+func (c *consumer) await(ctx context.Context, version int64) error {
+	interval := pollMin
+	poll := time.NewTimer(interval)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.wake:
+			return nil
+		case <-c.look:
+			return nil
+		case <-poll.C:
+		}
+		now, err := c.version(ctx)
+		if err != nil || now != version || c.rescan(time.Now()) {
+			return err
+		}
+		interval = min(2*interval, c.t.o.Poll)
+		poll.Reset(interval)
+	}
+}
+
+// version differs from an earlier one if anybody has committed in between. A
+// locked database has none.
+func (c *consumer) version(ctx context.Context) (int64, error) {
+	v, err := c.db.Version(ctx)
+	if sqldb.Busy(err) {
+		return 0, nil
+	}
+	return v, refuse(c.db.Explain(err))
 }
 
 func (c *consumer) failed(ctx context.Context) error {

@@ -44,7 +44,7 @@ func (b *broker) open(opts ...func(*sql.Options)) *sql.Transport {
 	}
 	tr, err := sql.OpenSQLite(o)
 	require.NoError(b.t, err)
-	b.t.Cleanup(func() { require.NoError(b.t, tr.Close(context.Background())) })
+	b.t.Cleanup(func() { require.NoError(b.t, tr.Close(context.WithoutCancel(b.t.Context()))) })
 	return tr
 }
 
@@ -91,7 +91,7 @@ func consume(t *testing.T, tr *sql.Transport, change ...func(*transport.Consumer
 	t.Helper()
 	c, err := tr.OpenConsumer(t.Context(), config(change...))
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close(context.Background())) })
+	t.Cleanup(func() { require.NoError(t, c.Close(context.WithoutCancel(t.Context()))) })
 	return c
 }
 
@@ -99,7 +99,7 @@ func produce(t *testing.T, tr *sql.Transport) transport.Producer {
 	t.Helper()
 	p, err := tr.OpenProducer(t.Context())
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, p.Close(context.Background())) })
+	t.Cleanup(func() { require.NoError(t, p.Close(context.WithoutCancel(t.Context()))) })
 	return p
 }
 

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	renewals  = 5 // in one lease
-	hungry    = 5 // times as often while we have less than our share
-	safety    = 10
-	dueSpaced = 20 * time.Millisecond
+	renewals  = 5                     // in one lease
+	hungry    = 5                     // times as often while we have less than our share
+	safety    = 10                    // part of a lease by which ours ends early
+	dueSpaced = 20 * time.Millisecond // between two rounds of putting delayed rows back
 )
 
 // keep renews leases, shares partitions out, hands them over, and puts delayed
@@ -117,7 +117,7 @@ func (c *consumer) tick(ctx context.Context) error {
 	err := c.db.InTx(ctx, func(tx *stdsql.Tx) error {
 		for i, src := range c.sources {
 			shares[i] = &share{c: c, src: src, tx: tx}
-			if err := shares[i].settle(unbroken); err != nil {
+			if err := shares[i].decide(unbroken); err != nil {
 				return fmt.Errorf("lease of topic %q, group %q: %w", src.name, c.cfg.Group, err)
 			}
 		}

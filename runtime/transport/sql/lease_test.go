@@ -180,6 +180,7 @@ func TestMembersShare(t *testing.T) {
 	b := newBroker(t)
 	tr := b.open()
 	p := produce(t, tr)
+	workers := []*sql.Transport{tr, b.elsewhere()}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -196,11 +197,8 @@ func TestMembersShare(t *testing.T) {
 	}
 	var members []*member
 	join := func() {
-		tr := b.open()
-		if len(members)%2 == 1 {
-			tr = b.elsewhere()
-		}
-		members = append(members, work(ctx, t, &wg, consume(t, tr)))
+		tr := workers[len(members)%len(workers)]
+		members = append(members, work(ctx, t, &wg, consume(t, tr))) //nolint:contextcheck // closing has a context of its own
 	}
 	shared := func(want int) bool {
 		more()
@@ -234,6 +232,39 @@ func TestMembersShare(t *testing.T) {
 	for id, n := range got {
 		require.Equal(t, 1, n, id)
 	}
+}
+
+// Topics of one partition are shared too, not all given to one member.
+func TestSmallTopicsAreShared(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tr := b.open(func(o *sql.Options) { o.Partitions = 1 })
+	var topics []string
+	for i := range 4 {
+		topics = append(topics, fmt.Sprint("topic-", i))
+	}
+	all := func(c *transport.ConsumerConfig) { c.Topics = topics }
+	first, second := consume(t, tr, all), consume(t, tr, all)
+	p := produce(t, tr)
+	rounds := 0
+	shared := func() bool {
+		rounds++
+		for _, tp := range topics {
+			require.NoError(t, p.Publish(t.Context(), tp, msg(fmt.Sprint(tp, rounds), "", "")))
+		}
+		var n [2]int
+		for i, c := range []transport.Consumer{first, second} {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			ds, err := c.Receive(ctx, 100, 1<<20)
+			cancel()
+			if err == nil {
+				n[i] = len(ds)
+				settle(t, c, transport.Ack, ds...)
+			}
+		}
+		return n == [2]int{2, 2}
+	}
+	require.Eventually(t, shared, waitFor, tickFor)
 }
 
 // A partition that is to be handed over waits for what is outstanding.

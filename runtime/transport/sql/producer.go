@@ -22,8 +22,7 @@ const (
 // producer writes what many goroutines publish in transactions they share: the
 // one that runs collects the next.
 type producer struct {
-	t  *Transport
-	db *sqldb.DB
+	t *Transport
 
 	mu     sync.Mutex
 	closed bool
@@ -33,6 +32,8 @@ type producer struct {
 	done   chan struct{}
 	cancel context.CancelFunc
 
+	// What the writing goroutine alone uses.
+	db     *sqldb.DB
 	spread uint32 // the partition of the last message without a key
 }
 
@@ -46,14 +47,11 @@ type publication struct {
 
 var _ transport.Producer = (*producer)(nil)
 
-// OpenProducer opens a publisher. A topic that is missing is made at its first
-// message, under TopologyDeclare.
+// OpenProducer opens a publisher, which connects with its first message: by
+// then it is known what may be created. A topic that is missing is made at its
+// first message, under TopologyDeclare.
 func (t *Transport) OpenProducer(ctx context.Context) (transport.Producer, error) {
-	db, err := t.connect(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	p := &producer{t: t, db: db, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	p := &producer{t: t, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	go p.run(ctx)
 	return p, nil
@@ -143,6 +141,7 @@ func (p *producer) Close(ctx context.Context) error {
 
 func (p *producer) run(ctx context.Context) {
 	defer close(p.done)
+	defer p.cancel()
 	for {
 		select {
 		case <-p.wake:
@@ -187,7 +186,16 @@ func (p *producer) take() []*publication {
 func (p *producer) write(ctx context.Context) {
 	var batch []*publication
 	var missing map[string]error
-	err := p.db.InTx(ctx, func(tx *stdsql.Tx) error {
+	var err error
+	if p.db == nil {
+		if p.db, err = p.t.connect(ctx, ""); err != nil {
+			for _, pub := range p.take() {
+				pub.done <- err
+			}
+			return
+		}
+	}
+	err = p.db.InTx(ctx, func(tx *stdsql.Tx) error {
 		if batch == nil {
 			batch = p.take()
 		}

@@ -93,3 +93,29 @@ func TestNothingTwiceUnderLookingBack(t *testing.T) {
 	wg.Wait()
 	require.Equal(t, n, b.count("leat_messages"))
 }
+
+// More partitions than fit one statement.
+func TestManyTopics(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tr := b.open()
+	var topics []string
+	for i := range 20 {
+		topics = append(topics, fmt.Sprint("topic-", i))
+	}
+	c, p := consume(t, tr, func(c *transport.ConsumerConfig) { c.Topics = topics }), produce(t, tr)
+	for range 3 {
+		for _, tp := range topics {
+			require.NoError(t, p.Publish(t.Context(), tp, msg("to "+tp, "", "")))
+		}
+		ds := receive(t, c, len(topics))
+		for _, d := range ds {
+			require.Equal(t, "to "+d.Topic, d.ID)
+		}
+		require.Len(t, ids(ds), len(topics))
+		settle(t, c, transport.Release, ds...)
+		settle(t, c, transport.Ack, receive(t, c, len(topics))...)
+	}
+	quiet(t, c, 20*time.Millisecond)
+	require.Zero(t, b.count("leat_messages"))
+}

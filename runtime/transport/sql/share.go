@@ -34,9 +34,9 @@ type partitionRow struct {
 	owner, session string
 }
 
-// settle renews what is ours and decides what should be. It changes nothing
-// of the consumer's: the transaction may be tried again.
-func (sh *share) settle(ctx context.Context) error {
+// decide renews what is ours and takes what should be. It changes nothing of
+// the consumer's: the transaction may be tried again.
+func (sh *share) decide(ctx context.Context) error {
 	c, src := sh.c, sh.src
 	sh.first = !src.joined
 	lease := c.t.o.Lease.Microseconds()
@@ -76,7 +76,7 @@ func (sh *share) settle(ctx context.Context) error {
 			free = append(free, p)
 		}
 	}
-	quota := quota(len(rows), members, c.session)
+	quota := quota(len(rows), members, c.session, src.id)
 	sh.surplus = mine - quota
 	for _, p := range free {
 		if mine >= quota {
@@ -91,11 +91,13 @@ func (sh *share) settle(ctx context.Context) error {
 	return nil
 }
 
-// quota is the share of one member: the first in order get what does not divide.
-func quota(partitions int, members []string, session string) int {
+// quota is the share of one member. What does not divide goes to some of them,
+// and for each topic to others: many small topics are shared as well.
+func quota(partitions int, members []string, session string, topicID int64) int {
 	slices.Sort(members)
 	n := partitions / len(members)
-	if slices.Index(members, session) < partitions%len(members) {
+	place := (int64(slices.Index(members, session)) + topicID) % int64(len(members))
+	if place < int64(partitions%len(members)) {
 		n++
 	}
 	return n

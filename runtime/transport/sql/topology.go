@@ -44,7 +44,10 @@ func (t *Transport) Declare(ctx context.Context, mode transport.Topology, ds ...
 	if mode == transport.TopologyVerify {
 		return refuse(t.verify(ctx, db, ds))
 	}
-	err = db.InTx(ctx, func(tx *stdsql.Tx) error {
+	waiting, cancel := context.WithTimeout(ctx, openWait)
+	defer cancel()
+	ctx = context.WithoutCancel(ctx) // a back-fill may take longer
+	err = db.InTx(waiting, func(tx *stdsql.Tx) error {
 		for _, d := range ds {
 			if err := t.declare(ctx, tx, d); err != nil {
 				return err

@@ -64,7 +64,12 @@ func TestOptions(t *testing.T) {
 	for _, bad := range []sql.Options{{}, {Path: filepath.Join(dir, "no", "x.db")}, {Path: dir}, {Path: ":memory:"}} {
 		tr, err := sql.OpenSQLite(bad)
 		require.NoError(t, err)
-		_, err = tr.OpenProducer(t.Context())
+		p, err := tr.OpenProducer(t.Context())
+		require.NoError(t, err)
+		err = p.Publish(t.Context(), topicName, msg("a", "", ""))
+		require.True(t, transport.Refused(err), "%v", err)
+		require.NoError(t, p.Close(t.Context()))
+		err = tr.Declare(t.Context(), transport.TopologyDeclare)
 		require.True(t, transport.Refused(err), "%v", err)
 		require.NoError(t, tr.Close(t.Context()))
 	}
@@ -73,6 +78,5 @@ func TestOptions(t *testing.T) {
 	require.NoError(t, tr.Declare(t.Context(), transport.TopologyDeclare))
 	require.FileExists(t, filepath.Join(dir, "x.db"))
 	require.NoError(t, tr.Close(t.Context()))
-	_, err = tr.OpenProducer(t.Context())
-	require.ErrorIs(t, err, transport.ErrClosed)
+	require.ErrorIs(t, tr.Declare(t.Context(), transport.TopologyDeclare), transport.ErrClosed)
 }

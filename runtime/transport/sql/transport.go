@@ -8,14 +8,15 @@
 // [spell]: rows are the truth, and the cursor is a hint.
 //
 // Rows can be published by hand: insert into leat_messages, and the same id
-// and part into leat_deliveries for each group. Only topic_id and part must be right.
+// and part into leat_deliveries for each group. topic_id and part (0 up to the
+// topic's partitions) must be right; whatever else they hold is delivered.
 package sql
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"time"
 
 	"github.com/leat-io/leat/internal/sqldb"
 	"github.com/leat-io/leat/runtime/transport"
@@ -26,13 +27,17 @@ type Transport struct {
 	o Options
 	d dialect
 
-	mu     sync.Mutex
+	turn   chan struct{} // held to change what follows; a channel, so that waiting ends with a context
 	mode   transport.Topology
 	db     *sqldb.DB
 	closed bool
 	stop   context.CancelFunc // of the sweeper
 	swept  chan struct{}
 }
+
+// openWait bounds one try to open or declare while another program has the
+// database locked; the caller's next try comes with backoff, and says so.
+const openWait = 5 * time.Second
 
 var _ transport.Transport = (*Transport)(nil)
 
@@ -42,7 +47,7 @@ func OpenSQLite(o Options) (*Transport, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	return &Transport{o: o, d: sqlite{}}, nil
+	return &Transport{o: o, d: sqlite{}, turn: make(chan struct{}, 1)}, nil
 }
 
 // Kind is "sqlite".
@@ -68,8 +73,14 @@ func (t *Transport) Capabilities() transport.Capabilities {
 // connect opens the database once, and again after an error. What is created
 // depends on mode; the empty one is that of the last Declare.
 func (t *Transport) connect(ctx context.Context, mode transport.Topology) (*sqldb.DB, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, openWait)
+	defer cancel()
+	select {
+	case t.turn <- struct{}{}:
+		defer func() { <-t.turn }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%s broker: opening: %w", t.d.kind(), context.Cause(ctx))
+	}
 	if t.closed {
 		return nil, fmt.Errorf("%s broker: %w", t.d.kind(), transport.ErrClosed)
 	}
@@ -79,10 +90,7 @@ func (t *Transport) connect(ctx context.Context, mode transport.Topology) (*sqld
 	if t.db != nil {
 		return t.db, nil
 	}
-	db, err := sqldb.Open(ctx, sqldb.Options{
-		Path: t.o.Path, Synchronous: t.o.Synchronous,
-		Verify: t.mode == transport.TopologyVerify || t.mode == transport.TopologyOff,
-	})
+	db, err := sqldb.Open(ctx, sqldb.Options{Path: t.o.Path, Synchronous: t.o.Synchronous, Verify: !t.mayCreate()})
 	if err != nil {
 		return nil, refuse(err)
 	}
@@ -96,17 +104,27 @@ func (t *Transport) connect(ctx context.Context, mode transport.Topology) (*sqld
 	return db, nil
 }
 
-// creates tells whether topics may be made.
-func (t *Transport) creates() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// mayCreate tells whether topics, and the schema itself, may be made. It is
+// for whoever has the turn.
+func (t *Transport) mayCreate() bool {
 	return t.mode == "" || t.mode == transport.TopologyDeclare
 }
 
+// creates is mayCreate for anybody.
+func (t *Transport) creates() bool {
+	t.turn <- struct{}{}
+	defer func() { <-t.turn }()
+	return t.mayCreate()
+}
+
 // Close gives up the database.
-func (t *Transport) Close(context.Context) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (t *Transport) Close(ctx context.Context) error {
+	select {
+	case t.turn <- struct{}{}:
+		defer func() { <-t.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("%s broker: closing: %w", t.d.kind(), context.Cause(ctx))
+	}
 	t.closed = true
 	if t.db == nil {
 		return nil
