@@ -41,7 +41,7 @@ type consumer struct {
 	own     *outlet       // dead letters
 	out     *outlet       // outputs
 	started chan struct{} // closed at the first complete start
-	epoch   time.Time     // attempts are timed from here
+	epoch   time.Time     // attempts are timed from here; none begins at 0
 
 	base    context.Context //nolint:containedctx // parent of all deliveries of this run
 	abandon context.CancelCauseFunc
@@ -101,7 +101,7 @@ func newConsumer(r *Router, name string, t transport.Transport, topic string, h 
 		}
 	}
 	return &consumer{
-		name: name, t: t, caps: caps, topics: topics, dead: dead, h: h, p: p, router: r, epoch: time.Now(),
+		name: name, t: t, caps: caps, topics: topics, dead: dead, h: h, p: p, router: r, epoch: time.Now().Add(-1),
 		log:     r.opts.Log.With("consumer", name),
 		started: make(chan struct{}), fed: make(chan struct{}, 1), quiet: make(chan struct{}),
 		q: newQueue(p, caps.StableCoordinates), pool: make(map[*worker]struct{}),

@@ -58,7 +58,6 @@ type item struct {
 	next  *item // in a list
 	size  int64
 	state state
-	large bool // parked and larger than the whole credit, which it does not count for
 	lost  bool // its spell is over: settling it changes nothing
 
 	newer, older *item // in its spell
@@ -68,6 +67,7 @@ type item struct {
 	attempts  int // failed so far
 	first     time.Time
 	lastError string
+	due       time.Time   // not to start before
 	timer     *time.Timer // of parked
 }
 
@@ -75,6 +75,7 @@ type item struct {
 type list struct {
 	head, tail *item
 	n          int
+	bytes      int64
 }
 
 func (l *list) push(it *item) {
@@ -86,6 +87,7 @@ func (l *list) push(it *item) {
 	}
 	l.tail = it
 	l.n++
+	l.bytes += it.size
 }
 
 func (l *list) pop() *item {
@@ -99,6 +101,7 @@ func (l *list) pop() *item {
 	}
 	it.next = nil
 	l.n--
+	l.bytes -= it.size
 	return it
 }
 

@@ -3,21 +3,35 @@ package runtime
 import (
 	"bytes"
 	"slices"
-
-	"github.com/leat-io/leat/runtime/transport"
 )
 
-// park puts an item that runs or closes to sleep; its lane stays taken.
+// park puts an item that runs or closes to sleep; its lane stays taken. One at
+// a time that is larger than the whole credit does not count for it meanwhile.
 func (q *queue) park(it *item) {
 	q.leave(it)
 	it.state = parked
-	it.large = it.size > q.maxBytes
-	if it.large {
+	if it.lane != nil {
+		q.hold(it.spell.part, 0, it.lane.wait.n, it.lane.wait.bytes)
+	}
+	if it.size > q.maxBytes && q.exempt == nil {
+		q.exempt = it
 		q.bytes -= it.size
-		q.hold(it.spell.part, it.behind(), 0)
 		return
 	}
-	q.hold(it.spell.part, it.behind(), 1)
+	q.hold(it.spell.part, 1, 0, it.size)
+}
+
+// unhold takes a parked item out of the counts of what is held by order.
+func (q *queue) unhold(it *item) {
+	if it.lane != nil {
+		q.hold(it.spell.part, 0, -it.lane.wait.n, -it.lane.wait.bytes)
+	}
+	if q.exempt == it {
+		q.exempt = nil
+		q.bytes += it.size
+		return
+	}
+	q.hold(it.spell.part, -1, 0, -it.size)
 }
 
 // wake makes a parked item ready.
@@ -26,45 +40,38 @@ func (q *queue) wake(it *item) {
 	q.start(it)
 }
 
-func (q *queue) unhold(it *item) {
-	if it.large {
-		it.large = false
-		q.bytes += it.size
-		q.hold(it.spell.part, -it.behind(), 0)
-		return
-	}
-	q.hold(it.spell.part, -it.behind(), -1)
-}
-
-// behind counts what waits in the lane of an item that is its head.
-func (it *item) behind() int {
-	if it.lane == nil {
-		return 0
-	}
-	return it.lane.wait.n
-}
-
-// hold moves the counts of what is stuck behind parked heads, and of those.
-func (q *queue) hold(p *part, stuck, heads int) {
+// hold moves the counts of what is parked, of what is stuck behind that, and
+// of the bytes of both.
+func (q *queue) hold(p *part, parked, stuck int, size int64) {
+	q.parked += parked
 	q.stuck += stuck
-	q.parked += heads
-	p.held += stuck + heads
+	q.heldBytes += size
+	p.held += parked + stuck
 }
 
-// heldOver tells whether more than max(1, half) of the credit is parked or
-// stuck behind what is.
-func (q *queue) heldOver() bool { return q.parked+q.stuck >= max(1, q.prefetch/2) }
+// heldOver tells whether half of the credit, in items or in bytes, is parked or
+// stuck behind what is; a single item may always be.
+func (q *queue) heldOver() bool {
+	n := q.parked + q.stuck
+	return n >= max(1, q.prefetch/2) || n > 1 && q.heldBytes >= q.maxBytes/2
+}
+
+// heldBeyond tells whether more than that is held.
+func (q *queue) heldBeyond() bool {
+	n := q.parked + q.stuck
+	return n > max(1, q.prefetch/2) || n > 1 && q.heldBytes > q.maxBytes/2
+}
 
 // shed removes the newest of what is stuck in a spell, as far as more than
 // half of the credit is held by order. Until the spell is open again, nothing
 // of it may be admitted: it would overtake what was shed.
 func (q *queue) shed(sp *spell) []*item {
 	var out []*item
-	for it := sp.last; it != nil && q.parked+q.stuck > max(1, q.prefetch/2); {
+	for it := sp.last; it != nil && q.heldBeyond(); {
 		older := it.older
 		if it.state == queued && it.lane.busy.state == parked {
 			it.lane.wait.remove(func(w *item) bool { return w == it })
-			q.hold(sp.part, -1, 0)
+			q.hold(sp.part, 0, -1, -it.size)
 			if it.leader != nil {
 				it.leader.follower, it.leader = nil, nil
 			}
@@ -116,28 +123,27 @@ func (q *queue) withdraw(sp *spell, over bool) []*item {
 	left := func(it *item) bool { return it.state == gone }
 	q.ready.remove(left)
 	for l := range lanes {
-		n := l.wait.n
+		n, size := l.wait.n, l.wait.bytes
 		l.wait.remove(left)
 		switch {
 		case l.busy == nil || l.busy.state == gone:
 			q.advance(l)
 		case l.busy.state == parked:
-			q.hold(sp.part, l.wait.n-n, 0)
+			q.hold(sp.part, 0, l.wait.n-n, l.wait.bytes-size)
 		}
 	}
-	if sp.first == nil {
-		delete(q.spells, sp.assignment)
-	}
+	q.forgetSpell(sp)
 	return out
 }
 
-// orphanOf finds the orphan that d may be a redelivery of: the same
-// coordinates where those are stable; else the same id, on a later connection,
+// orphanOf finds the orphan that an item may be a redelivery of, in the same
+// lane: the same coordinates where those are stable; else the same id, on a later connection,
 // marked as redelivered. The body must be equal in both. Each orphan absorbs one.
-func (q *queue) orphanOf(d *transport.Delivery) *item {
+func (q *queue) orphanOf(it *item) *item {
+	d := it.d
 	for _, o := range q.orphans {
 		od := o.d
-		if o.follower != nil || od.ID != d.ID || od.Topic != d.Topic {
+		if o.follower != nil || o.lane != it.lane || od.ID != d.ID || od.Topic != d.Topic {
 			continue
 		}
 		if q.unstable {

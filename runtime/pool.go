@@ -55,7 +55,7 @@ func (c *consumer) work(w *worker) {
 		defer c.mu.Unlock()
 		c.workers--
 		delete(c.pool, w)
-		c.ran(w.it, r)
+		c.ran(w, r)
 		c.wakeWorker()
 	}()
 	c.mu.Lock()
@@ -64,7 +64,7 @@ func (c *consumer) work(w *worker) {
 		c.mu.Unlock()
 		r := c.run(w)
 		c.mu.Lock()
-		c.ran(w.it, r)
+		c.ran(w, r)
 	}
 	c.workers--
 	delete(c.pool, w)
@@ -76,6 +76,9 @@ func (c *consumer) work(w *worker) {
 func (c *consumer) take(w *worker) bool {
 	for !c.draining {
 		if w.it = c.q.take(); w.it != nil {
+			if !w.it.due.IsZero() && c.notDue(w.it) {
+				continue
+			}
 			c.wakeWorker()
 			return true
 		}

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"slices"
+	"time"
 
 	"github.com/leat-io/leat/runtime/transport"
 )
@@ -20,15 +21,17 @@ type queue struct {
 	spells map[*transport.Assignment]*spell
 	ready  list
 
-	count   int   // items held
-	bytes   int64 // of those
-	running int   // slots taken
-	closing int
-	parked  int // but for those larger than the whole credit
-	stuck   int // queued behind a parked head
-	vacant  int // lanes that hold nothing
-	orphans []*item
-	free    *item // recycled ones
+	count     int   // items held
+	bytes     int64 // of those
+	running   int   // slots taken
+	closing   int
+	parked    int   // but for the exempt one
+	stuck     int   // queued behind a parked head
+	heldBytes int64 // of those two
+	exempt    *item // parked, larger than the whole credit, and not counted for it
+	vacant    int   // lanes that hold nothing
+	orphans   []*item
+	free      *item // recycled ones
 }
 
 func newQueue(p transport.Policy, stable bool) *queue {
@@ -40,17 +43,20 @@ func newQueue(p transport.Policy, stable bool) *queue {
 }
 
 // credit is what may be received now; need is what a message that was too
-// large asked for. One larger than the whole credit is let in when no other
-// bytes are held.
+// large asked for. Where that is more than is left, it is let in alone once
+// all else that is held waits behind failing messages, which may be for long.
 func (q *queue) credit(need int64) (n int, size int64) {
 	n, size = q.prefetch-q.count, q.maxBytes-q.bytes
-	if need > q.maxBytes && q.bytes == 0 {
-		return n, need
-	}
-	if size < max(need, 1) {
+	switch {
+	case n <= 0:
+		return 0, 0
+	case size >= max(need, 1):
+		return n, size
+	case need > 0 && q.bytes == q.heldBytes && q.bytes <= q.maxBytes:
+		return 1, need
+	default:
 		return 0, 0
 	}
-	return n, size
 }
 
 // spellOf finds or begins the spell of an assignment.
@@ -85,7 +91,7 @@ func (q *queue) admit(d *transport.Delivery, sp *spell) *item {
 	sp.link(it)
 	it.lane = q.laneOf(sp.part, d)
 	if len(q.orphans) > 0 {
-		if it.leader = q.orphanOf(d); it.leader != nil {
+		if it.leader = q.orphanOf(it); it.leader != nil {
 			it.leader.follower = it
 			if it.lane == nil {
 				it.state = following
@@ -104,7 +110,7 @@ func (q *queue) admit(d *transport.Delivery, sp *spell) *item {
 		it.state = queued
 		l.wait.push(it)
 		if l.busy.state == parked {
-			q.hold(sp.part, 1, 0)
+			q.hold(sp.part, 0, 1, it.size)
 		}
 	}
 	return it
@@ -187,9 +193,10 @@ func (q *queue) leave(it *item) {
 }
 
 // done ends an item that runs or closes: credit, bytes and lane are free. A
-// follower is absorbed, and returned, if the message needs no other run;
-// else it takes over what is known of the attempts and runs in its turn.
-func (q *queue) done(it *item, finished bool) (absorbed *item) {
+// follower is absorbed, and returned, if the message needs no other run; else
+// it takes over what is known of the attempts and runs in its turn, no earlier
+// than due.
+func (q *queue) done(it *item, finished bool, due time.Time) (absorbed *item) {
 	q.leave(it)
 	if f := it.follower; f != nil {
 		f.leader, it.follower = nil, nil
@@ -201,7 +208,7 @@ func (q *queue) done(it *item, finished bool) (absorbed *item) {
 			absorbed = f
 		} else {
 			if it.attempts > f.attempts {
-				f.attempts, f.first, f.lastError = it.attempts, it.first, it.lastError
+				f.attempts, f.first, f.lastError, f.due = it.attempts, it.first, it.lastError, due
 			}
 			if f.state == following {
 				q.start(f)
@@ -228,17 +235,20 @@ func (q *queue) advance(l *lane) {
 // forget gives back an item's credit.
 func (q *queue) forget(it *item) {
 	q.count--
-	if !it.large {
-		q.bytes -= it.size
-	}
+	q.bytes -= it.size
 	it.spell.unlink(it)
 	if it.lost {
 		q.orphans = slices.DeleteFunc(q.orphans, func(o *item) bool { return o == it })
 	}
-	if it.spell.leaving && it.spell.first == nil {
-		delete(q.spells, it.spell.assignment)
-	}
+	q.forgetSpell(it.spell)
 	it.state = gone
+}
+
+// forgetSpell lets go of a spell that has ended, once nothing of it is held.
+func (q *queue) forgetSpell(sp *spell) {
+	if sp.leaving && sp.first == nil && q.spells[sp.assignment] == sp {
+		delete(q.spells, sp.assignment)
+	}
 }
 
 // recycle keeps an item that nobody refers to any more for the next admit.

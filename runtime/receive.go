@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/leat-io/leat/runtime/transport"
 )
@@ -90,14 +89,17 @@ func (c *consumer) feed() {
 // it, and whether some of it was given back at once.
 func (c *consumer) admit(s *session, ds []*transport.Delivery) (begun []*spell, refused bool) {
 	var last *spell
-	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.status.Received += int64(len(ds))
 	for _, d := range ds {
 		if last == nil || last.assignment != d.Assignment {
 			var first bool
-			if last, first = c.q.spellOf(d.Assignment, s); first {
+			switch last, first = c.q.spellOf(d.Assignment, s); {
+			case first && d.Assignment.Leaving(): // it has ended on the way here
+				last.leaving = true
+				c.q.forgetSpell(last)
+			case first:
 				begun = append(begun, last)
 			}
 		}
@@ -112,25 +114,15 @@ func (c *consumer) admit(s *session, ds []*transport.Delivery) (begun []*spell, 
 			continue
 		}
 		it := c.q.admit(d, last)
+		it.due = d.NotBefore
 		if c.p.AckOnReceive {
 			s.settle(transport.Settlement{Delivery: d, Verdict: transport.Ack})
-		}
-		if wait := d.NotBefore.Sub(now); wait > 0 && it.state == ready {
-			c.parkLoaded(it, wait)
 		}
 	}
 	s.pulls++
 	c.wakeWorker()
 	c.checkFlow()
 	return begun, refused
-}
-
-// parkLoaded parks a delivery that is not due yet. mu is held.
-func (c *consumer) parkLoaded(it *item, wait time.Duration) {
-	c.q.ready.remove(func(r *item) bool { return r == it })
-	c.q.running++ // as park expects of one that has run
-	it.state = running
-	c.parkFor(it, wait)
 }
 
 // watch follows the end of a spell.

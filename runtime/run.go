@@ -110,7 +110,9 @@ func (c *consumer) bury(r *result) {
 
 // ran takes a result in. What is slow goes on beside the worker, whose slot is
 // free from here on. mu is held.
-func (c *consumer) ran(it *item, r result) {
+func (c *consumer) ran(w *worker, r result) {
+	it := w.it
+	w.since.Store(0)
 	if r.slow() {
 		c.q.returned(it)
 		go c.confirm(it, r)
@@ -142,7 +144,11 @@ func (c *consumer) finishItem(it *item, r result) {
 // end lets go of an item and has the broker told. mu is held.
 func (c *consumer) end(it *item, st transport.Settlement, finished bool) {
 	s, lost, plain := it.spell.session, it.lost, it.leader == nil && it.follower == nil && it.timer == nil
-	absorbed := c.q.done(it, finished)
+	var due time.Time
+	if it.follower != nil {
+		due = time.Now().Add(st.After)
+	}
+	absorbed := c.q.done(it, finished, due)
 	switch {
 	case c.p.AckOnReceive:
 	case lost || s != c.session:
@@ -171,15 +177,16 @@ func (c *consumer) again(it *item, r result) {
 		Delivery: it.d, Verdict: transport.Release, After: r.wait,
 		Attempts: it.attempts, FirstFailure: it.first, LastError: it.lastError,
 	}
+	leaves := c.draining || it.spell.leaving
 	overtakes := c.p.RetryOrder == transport.RetryOvertake || it.lane == nil
 	durable := c.caps.DurableDelay && overtakes && !c.p.AckOnReceive
 	switch {
 	case it.lost:
 		c.end(it, st, false)
-	case durable && (r.wait > c.p.MaxPark || c.draining || c.q.heldOver()):
+	case durable && (r.wait > c.p.MaxPark || leaves || c.q.heldOver()):
 		st.Verdict = transport.Delay
 		c.end(it, st, false)
-	case c.draining:
+	case leaves:
 		c.record(it, st)
 		c.end(it, st, false)
 	default:
@@ -195,6 +202,16 @@ func (c *consumer) record(it *item, st transport.Settlement) {
 		st.Verdict = transport.Record
 		it.spell.session.settle(st)
 	}
+}
+
+// notDue parks an item that has come to its turn before its time. mu is held.
+func (c *consumer) notDue(it *item) bool {
+	wait := time.Until(it.due)
+	it.due = time.Time{}
+	if wait > 0 {
+		c.parkFor(it, wait)
+	}
+	return wait > 0
 }
 
 // parkFor puts an item to sleep. mu is held.

@@ -251,15 +251,15 @@ func (c *consumer) toldBefore(d *transport.Delivery) bool {
 // checkFlow has pauses looked at if what is held by order has crossed a bound.
 // mu is held.
 func (c *consumer) checkFlow() {
-	over := c.q.heldOver() || c.over && c.q.parked+c.q.stuck > c.p.Prefetch/4
+	over := c.q.heldOver() || c.over && (c.q.parked+c.q.stuck > c.p.Prefetch/4 || c.q.heldBytes > c.p.PrefetchBytes/4)
 	if (over || c.over) && c.session != nil {
 		poke(c.session.flow)
 	}
 	c.over = over
 }
 
-// flowLoop pauses the partitions that hold parked messages while more than
-// half of the credit is held by order, and resumes them at a quarter.
+// flowLoop pauses the partitions that hold parked messages while half of
+// the credit is held by order, and resumes them at a quarter.
 func (c *consumer) flowLoop(s *session) {
 	for {
 		select {

@@ -84,8 +84,8 @@ func (c *consumer) snapshot() Status {
 	s.Partitions = len(c.q.spells)
 	now := time.Since(c.epoch)
 	for w := range c.pool {
-		if w.it != nil && w.it.state == running {
-			s.Oldest = max(s.Oldest, now-time.Duration(w.since.Load()))
+		if since := w.since.Load(); since > 0 {
+			s.Oldest = max(s.Oldest, now-time.Duration(since))
 		}
 	}
 	s.Outcomes = make(map[string]int64, len(s.counts))
@@ -98,7 +98,7 @@ func (c *consumer) snapshot() Status {
 		}
 	}
 	if s.State == StateRunning && c.over {
-		s.State, s.Why = StateHeld, "more than half of the prefetch waits behind failing messages"
+		s.State, s.Why = StateHeld, "half of the prefetch or more waits behind failing messages"
 	}
 	return s
 }

@@ -125,8 +125,12 @@ func (b *builder) chain(links []config.Component) []message.HandlerMiddleware {
 	var chain []message.HandlerMiddleware
 	for _, c := range links {
 		kind := b.table.middleware(c.Kind)
-		if kind == nil || kind.Build == nil {
+		switch {
+		case kind == nil:
 			continue // lint says so
+		case kind.Build == nil:
+			b.fail(at(c, fmt.Errorf("%q has its own place in the chain; set the option %s", kind.Name, kind.Option)))
+			continue
 		}
 		link, err := kind.Build(b.env, c)
 		b.fail(at(c, err))

@@ -63,18 +63,22 @@ func (c *demoCommand) Run(ctx context.Context, p *process) (err error) {
 	return d.run(ctx, &demoView{out: p.out, live: isTerminal(p.out)})
 }
 
-// run starts the worker, publishes until ctx ends or count is reached, and
+// run starts the worker, publishes until ctx ends or there are enough, and
 // waits until all that was published is finished.
 func (d *demo) run(ctx context.Context, v *demoView) error {
 	d.began = time.Now()
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	done := make(chan error, 1)
-	go func() { done <- d.worker.Run(working) }()
+	var worked error
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		worked = d.worker.Run(working)
+	}()
 	select {
 	case <-d.worker.Router().Ready():
-	case err := <-done:
-		return err
+	case <-stopped:
+		return worked
 	case <-ctx.Done():
 	}
 	ctx, end := context.WithCancel(ctx)
@@ -90,22 +94,22 @@ func (d *demo) run(ctx context.Context, v *demoView) error {
 		watched <- err
 	}()
 
-	err := d.publish(ctx)
-	unfinished := d.finish(ctx)
+	published := d.publish(ctx)
+	finished := d.finish(ctx, stopped)
 	stopWatching()
-	err = errors.Join(err, <-watched)
 	stop()
-	err = errors.Join(err, unfinished, <-done)
-	return errors.Join(err, v.last(d.progress(), time.Since(d.began)))
+	<-stopped
+	return errors.Join(published, finished, worked, <-watched, v.last(d.progress(), time.Since(d.began)))
 }
 
 // finish waits until every order is handled or dead and every receipt has
-// come. Once ctx has ended it waits no longer than a drain may take.
-func (d *demo) finish(ctx context.Context) error {
+// come, or until the worker has stopped. Once ctx has ended it waits no longer
+// than a drain may take.
+func (d *demo) finish(ctx context.Context, stopped <-chan struct{}) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	var limit <-chan time.Time
-	stopped := ctx.Done()
+	asked := ctx.Done()
 	for {
 		s := d.progress()
 		if s.handled+s.dead+s.duplicates >= s.published && s.receipts >= s.handled {
@@ -113,8 +117,10 @@ func (d *demo) finish(ctx context.Context) error {
 		}
 		select {
 		case <-tick.C:
+		case <-asked:
+			asked, limit = nil, time.After(d.worker.cfg.DrainTimeout.Std())
 		case <-stopped:
-			stopped, limit = nil, time.After(d.worker.cfg.DrainTimeout.Std())
+			return errors.New("demo: the worker stopped before all orders were finished")
 		case <-limit:
 			return fmt.Errorf("demo: %d orders were not finished in time", s.published-s.handled-s.dead-s.duplicates)
 		}

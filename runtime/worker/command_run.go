@@ -34,6 +34,10 @@ func (c *runCommand) Run(ctx context.Context, p *process) error {
 	}
 	say.start(ctx, w)
 
+	unsaid := context.AfterFunc(ctx, func() {
+		log.InfoContext(ctx, "draining, a second signal quits at once", "drain_timeout", w.cfg.DrainTimeout)
+	})
+	defer unsaid()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	if c.UntilIdle > 0 {

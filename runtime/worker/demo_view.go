@@ -40,8 +40,9 @@ func (v *demoView) watch(ctx context.Context, d *demo) error {
 			}
 		case <-tick.C:
 			p := d.progress()
-			text := fmt.Sprintf("published %d, handled %d, retried %d (%d wait), duplicates %d, dead %d, receipts %d",
-				p.published, p.handled, p.retried, p.parked, p.duplicates, p.dead, p.receipts)
+			// Short enough for one line of a terminal, or it could not be written over.
+			text := fmt.Sprintf("published %d handled %d retried %d duplicates %d dead %d waiting %d",
+				p.published, p.handled, p.retried, p.duplicates, p.dead, p.parked)
 			if v.live {
 				text = clearLine + text
 			} else {

@@ -8,10 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
+	goruntime "runtime"
 	"strconv"
 	"testing"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
@@ -41,14 +42,26 @@ func TestMain(m *testing.M) {
 		ID    string `json:"id"`
 		Total int64  `json:"total"`
 	}
+	charge := func(ctx context.Context, o order) error {
+		if o.Total <= 0 {
+			return handlers.Permanent(errors.New("total must be positive"))
+		}
+		return handlers.Emit(ctx, "payments.charged", o)
+	}
 	testscript.Main(tests{m}, map[string]func(){
 		"worker": func() {
-			worker.Main(builtin.All(), worker.Handle("charge", handlers.JSON(func(ctx context.Context, o order) error {
-				if o.Total <= 0 {
-					return handlers.Permanent(errors.New("total must be positive"))
-				}
-				return handlers.Emit(ctx, "payments.charged", o)
-			})))
+			worker.Main(builtin.All(), worker.Handle("charge", handlers.JSON(charge)),
+				worker.Handle("panic", func(*message.Message) ([]*message.Message, error) { panic("at the disco") }),
+				worker.Handle("goexit", func(*message.Message) ([]*message.Message, error) { goruntime.Goexit(); return nil, nil }),
+				worker.Handle("hang", func(m *message.Message) ([]*message.Message, error) {
+					<-m.Context().Done()
+					return nil, m.Context().Err()
+				}),
+				worker.Handle("nack", func(m *message.Message) ([]*message.Message, error) { m.Nack(); return nil, nil }),
+				worker.Handle("emit", func(m *message.Message) ([]*message.Message, error) {
+					return nil, handlers.Emit(m.Context(), "no such name", m.Payload)
+				}),
+			)
 		},
 	})
 }
@@ -82,27 +95,37 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 
 var lastLine = regexp.MustCompile(`(?m)^published=(\d+) handled=(\d+) retried=(\d+) duplicates=(\d+) dead=(\d+) in [0-9.]+m?s\n\z`)
 
-// sums checks the last line of a demo of N orders: sums N.
-func sums(ts *testscript.TestScript, _ bool, args []string) {
-	out := ts.ReadFile("stdout")
+// numbers is the last line of a demo.
+type numbers struct{ published, handled, retried, duplicates, dead int }
+
+// lastNumbers reads the last line; nil if it is not one.
+func lastNumbers(out string) *numbers {
 	m := lastLine.FindStringSubmatch(out)
 	if m == nil {
-		ts.Fatalf("the last line is not that of a demo: %q", out)
+		return nil
 	}
-	n := make([]int, len(m))
-	for i := range m {
+	var n [6]int
+	for i := range n {
 		n[i], _ = strconv.Atoi(m[i])
 	}
-	published, handled, duplicates, dead := n[1], n[2], n[4], n[5]
-	if orders, _ := strconv.Atoi(args[0]); handled+dead != orders || published != orders+duplicates {
-		ts.Fatalf("the numbers do not add up to %d: %s", orders, m[0])
+	return &numbers{n[1], n[2], n[3], n[4], n[5]}
+}
+
+// sums checks the last line of a demo of N orders: sums N.
+func sums(ts *testscript.TestScript, _ bool, args []string) {
+	n := lastNumbers(ts.ReadFile("stdout"))
+	if n == nil {
+		ts.Fatalf("the last line is not that of a demo")
+	}
+	if orders, _ := strconv.Atoi(args[0]); n.handled+n.dead != orders || n.published != orders+n.duplicates {
+		ts.Fatalf("the numbers do not add up to %d: %+v", orders, *n)
 	}
 }
 
 // same compares the last lines of two demos but for the time: same FILE.
 func same(ts *testscript.TestScript, _ bool, args []string) {
-	a, b := lastLine.FindStringSubmatch(ts.ReadFile("stdout")), lastLine.FindStringSubmatch(ts.ReadFile(args[0]))
-	if a == nil || b == nil || !slices.Equal(a[1:], b[1:]) {
+	a, b := lastNumbers(ts.ReadFile("stdout")), lastNumbers(ts.ReadFile(args[0]))
+	if a == nil || b == nil || *a != *b {
 		ts.Fatalf("%v is not %v", a, b)
 	}
 }

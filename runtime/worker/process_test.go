@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,13 +34,13 @@ var binary struct {
 func testworker(t *testing.T) string {
 	t.Helper()
 	binary.Do(func() {
-		dir, err := os.MkdirTemp("", "testworker-")
+		dir, err := os.MkdirTemp("", "testworker-") //nolint:usetesting // it outlives the first test
 		if err != nil {
 			binary.err = err
 			return
 		}
 		binary.path = filepath.Join(dir, "testworker")
-		out, err := exec.CommandContext(context.Background(), "go", "build", "-o", binary.path, "./internal/testworker").CombinedOutput() //nolint:usetesting // it serves all tests
+		out, err := exec.CommandContext(context.Background(), "go", "build", "-o", binary.path, "./internal/testworker").CombinedOutput()
 		if err != nil {
 			binary.err = fmt.Errorf("%w: %s", err, out)
 		}
@@ -49,8 +51,9 @@ func testworker(t *testing.T) string {
 
 // site is a folder with a database, a configuration and the handlers' traces.
 type site struct {
-	t   *testing.T
-	dir string
+	t    *testing.T
+	dir  string
+	seen *traces
 }
 
 const siteYAML = `
@@ -67,7 +70,9 @@ drain_timeout: 25s
 
 func newSite(t *testing.T, work, then string) *site {
 	t.Helper()
-	s := &site{t: t, dir: t.TempDir()}
+	s := &site{t: t, dir: t.TempDir(), seen: &traces{
+		start: map[string]int{}, done: map[string]int{}, open: map[int]int{}, ended: map[int]int{}, attempt: map[string]string{},
+	}}
 	s.write("worker.yaml", fmt.Sprintf(siteYAML, s.path("trace"), work, then))
 	return s
 }
@@ -79,10 +84,10 @@ func (s *site) write(name, content string) {
 	require.NoError(s.t, os.WriteFile(s.path(name), []byte(content), 0o600))
 }
 
-// publish publishes messages with ids prefix-0 to prefix-(n-1), of a hundred keys.
+// publish publishes messages with ids prefix-0 to prefix-(n-1), without keys.
 func (s *site) publish(prefix string, n int) {
 	s.t.Helper()
-	ctx := context.Background() //nolint:usetesting // cleaned up with
+	ctx := context.Background()
 	tr, err := sql.OpenSQLite(sql.Options{Path: s.path("worker.db")})
 	require.NoError(s.t, err)
 	require.NoError(s.t, tr.Declare(ctx, transport.TopologyDeclare, transport.Declaration{Topic: "t", Group: "test.c"}))
@@ -116,36 +121,62 @@ func (s *site) waiting(topic, group string) int {
 // dead is how many messages are in the consumer's dead letter.
 func (s *site) dead() int { return s.waiting("t--test.c--dead", "looking") }
 
-// traces counts the lines of the handlers.
+// traces counts the lines that handlers have written.
 type traces struct {
 	start, done map[string]int    // by message
-	open        map[int]int       // runs under way, by process
-	attempt     map[string]string // the last one of a message that was done
+	open, ended map[int]int       // runs under way, and over, by process
+	attempt     map[string]string // of a message that was done
+	read        int               // bytes of the file so far
 }
 
-func (s *site) traces() traces {
+// traces reads what has been written since it was last called.
+func (s *site) traces() *traces {
 	s.t.Helper()
-	tr := traces{start: map[string]int{}, done: map[string]int{}, open: map[int]int{}, attempt: map[string]string{}}
-	content, err := os.ReadFile(s.path("trace"))
-	if !os.IsNotExist(err) {
-		require.NoError(s.t, err)
+	f, err := os.Open(s.path("trace"))
+	if os.IsNotExist(err) {
+		return s.seen
 	}
+	require.NoError(s.t, err)
+	defer f.Close()
+	content, err := io.ReadAll(io.NewSectionReader(f, int64(s.seen.read), 1<<40))
+	require.NoError(s.t, err)
+	content = content[:bytes.LastIndexByte(content, '\n')+1]
+	s.seen.read += len(content)
 	for l := range strings.Lines(string(content)) {
-		var what, id, attempt string
-		var pid int
-		_, err := fmt.Sscan(l, &what, &pid, &id, &attempt)
+		word := strings.Fields(l)
+		require.Len(s.t, word, 4, l)
+		pid, err := strconv.Atoi(word[1])
 		require.NoError(s.t, err, l)
-		switch what {
+		switch id := word[2]; word[0] {
 		case "start":
-			tr.start[id]++
-			tr.open[pid]++
+			s.seen.start[id]++
+			s.seen.open[pid]++
 		case "done":
-			tr.done[id]++
-			tr.open[pid]--
-			tr.attempt[id] = attempt
+			s.seen.done[id]++
+			s.seen.open[pid]--
+			s.seen.ended[pid]++
+			s.seen.attempt[id] = word[3]
 		}
 	}
-	return tr
+	return s.seen
+}
+
+// record is what a process has printed so far.
+type record struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
 }
 
 // process is a running worker.
@@ -153,23 +184,37 @@ type process struct {
 	*exec.Cmd
 
 	t      *testing.T
-	stderr *bytes.Buffer // to be read when it has ended
-	ended  chan error
+	stderr *record
+	ended  chan struct{}
 }
 
 // start runs a command of the test worker; it is killed with the test.
 func (s *site) start(args ...string) *process {
 	s.t.Helper()
-	p := &process{Cmd: exec.CommandContext(context.Background(), testworker(s.t), args...), t: s.t, stderr: new(bytes.Buffer), ended: make(chan error, 1)} //nolint:usetesting // outlives the context
-	p.Dir, p.Stderr = s.dir, p.stderr
-	require.NoError(s.t, p.Start())
-	go func() { p.ended <- p.Cmd.Wait() }()
+	return s.begin(s.command(args...))
+}
+
+func (s *site) command(args ...string) *exec.Cmd {
+	s.t.Helper()
+	c := exec.CommandContext(context.Background(), testworker(s.t), args...)
+	c.Dir = s.dir
+	return c
+}
+
+func (s *site) begin(c *exec.Cmd) *process {
+	s.t.Helper()
+	p := &process{Cmd: c, t: s.t, stderr: new(record), ended: make(chan struct{})}
+	if c.Stderr == nil {
+		c.Stderr = p.stderr
+	}
+	require.NoError(s.t, c.Start())
+	go func() {
+		_ = c.Wait() // the code is in ProcessState
+		close(p.ended)
+	}()
 	s.t.Cleanup(func() {
-		_ = p.Process.Kill()
-		select {
-		case <-p.ended:
-		default:
-		}
+		_ = c.Process.Kill()
+		<-p.ended
 	})
 	return p
 }
@@ -223,4 +268,10 @@ func (s *site) eventually(p *process, what string, ok func() bool) {
 			require.Fail(s.t, "not in time: "+what)
 		}
 	}
+}
+
+// saying waits until a worker has printed a text.
+func (s *site) saying(p *process, text string) {
+	s.t.Helper()
+	s.eventually(p, text, func() bool { return strings.Contains(p.stderr.String(), text) })
 }

@@ -236,7 +236,7 @@ func (r *rate) UnmarshalText(text []byte) error {
 	number, unit, _ := strings.Cut(string(text), "/")
 	units := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}
 	n, err := strconv.ParseFloat(number, 64)
-	if err != nil || units[unit] == 0 || n < 0.001 || n > 1e9 {
+	if err != nil || units[unit] == 0 || !(n >= 0.001 && n <= 1e9) { // NaN is neither
 		return fmt.Errorf("%q is not a rate; write it like 100/s, 30/m or 10/h", text)
 	}
 	*r = rate(float64(units[unit]) / n)

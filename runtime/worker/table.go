@@ -71,7 +71,8 @@ type MiddlewareKind struct {
 	Name string
 	Doc  string
 	// Option is the option of a consumer by which a link of the standard chain
-	// is configured. Such a link is listed, and refused under use and wrap.
+	// is configured. Such a link has no Build, is listed, and is refused under
+	// use and wrap.
 	Option string
 	// Build makes the link for one place in the file, and starts nothing.
 	Build func(Env, config.Component) (message.HandlerMiddleware, error)
@@ -109,10 +110,9 @@ func (t *Table) check() error {
 }
 
 func (t *Table) known() config.Known {
-	usable := slices.DeleteFunc(slices.Clone(t.Middleware), func(k MiddlewareKind) bool { return k.Build == nil })
 	return config.Known{
 		Transports: t.transportNames(), Stores: t.storeNames(),
-		Handlers: names(t.Handlers, handlerName), Middleware: names(usable, middlewareName),
+		Handlers: names(t.Handlers, handlerName), Middleware: names(t.Middleware, middlewareName),
 	}
 }
 
@@ -142,8 +142,9 @@ func (t *Table) handler(name string) *HandlerKind {
 	return find(t.Handlers, func(k HandlerKind) bool { return k.Name == name })
 }
 
+// A list without entries is not nil: config takes nil for unknown.
 func (t *Table) transportNames() []string {
-	var out []string
+	out := []string{}
 	for _, k := range t.Transports {
 		out = append(append(out, k.Kind), k.Schemes...)
 	}
@@ -151,7 +152,7 @@ func (t *Table) transportNames() []string {
 }
 
 func (t *Table) storeNames() []string {
-	var out []string
+	out := []string{}
 	for _, k := range t.Stores {
 		out = append(append(out, k.Kind), k.Schemes...)
 	}

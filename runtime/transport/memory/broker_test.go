@@ -3,6 +3,7 @@ package memory_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -80,11 +81,7 @@ func TestFidelity(t *testing.T) {
 		"large":      {UUID: "d", Payload: message.Payload(strings.Repeat("x", 64<<10)), Metadata: message.Metadata{transport.KeyHeader: "k"}},
 	} {
 		r := newRig(t, memory.Options{})
-		payload, metadata := m.Payload, maps.Clone(m.Metadata)
-		m.Payload = append(payload[:0:0], payload...)
-		if payload == nil {
-			m.Payload = nil
-		}
+		payload, metadata := slices.Clone(m.Payload), maps.Clone(m.Metadata)
 		require.NoError(t, r.pub.Publish(t.Context(), topicName, m))
 		for i := range m.Payload {
 			m.Payload[i] ^= 1 // the publisher has its buffers back
@@ -233,7 +230,9 @@ func TestRetain(t *testing.T) {
 		r.publish("m", "k", 10)
 		r.settle(c, transport.Ack, r.receiveAll(c, 10)...)
 		require.Len(t, r.broker.Messages(topicName), 10, "another group reads it")
-		r.settle(other, transport.Ack, r.receiveAll(other, 10)...)
+		ds := r.receiveAll(other, 10)
+		r.settle(other, transport.Ack, ds...)
+		r.settle(other, transport.Ack, ds...) // of what may be gone
 		require.Len(t, r.broker.Messages(topicName), want)
 		r.publish("n", "k", 2)
 		require.Equal(t, []string{"n0", "n1"}, ids(r.receiveAll(c, 2)), "offsets go on")

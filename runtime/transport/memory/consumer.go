@@ -193,13 +193,6 @@ func (c *consumer) end(err error, clean bool) {
 	}
 	c.err = err
 	c.group.members = without(c.group.members, c)
-	for _, m := range c.group.members {
-		for _, s := range m.spells {
-			if s.heir == c {
-				s.heir = nil
-			}
-		}
-	}
 	var over []*spell
 	for _, s := range c.spells {
 		if !s.over {

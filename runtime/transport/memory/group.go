@@ -60,7 +60,7 @@ func (g *group) balance(topicName string, shared bool) []*spell {
 	load := make(map[*consumer]int, len(members))
 	for _, cur := range g.cursors[topicName] {
 		for _, s := range cur.spells {
-			if s.heir != nil {
+			if s.heir != nil && s.heir.err == nil {
 				load[s.heir]++
 			} else {
 				load[s.consumer]++

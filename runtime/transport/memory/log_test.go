@@ -70,6 +70,44 @@ func TestLogCrashAfterACleanClose(t *testing.T) {
 	})
 }
 
+// Likewise where nothing is left open, so that the mark lags behind.
+func TestLogCrashBehindAllThatIsSettled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, memory.Options{Log: true, Retain: -1})
+		c := r.open()
+		r.publish("m", "k", 2)
+		r.settle(c, transport.Ack, r.receiveAll(c, 2)[1])
+		require.NoError(t, c.Close(t.Context()))
+		c = r.open()
+		r.settle(c, transport.Ack, r.receive(c, 9)...)
+		require.Equal(t, transport.Depth{}, r.depth())
+		r.broker.Cut(errors.New("cut"), nil)
+		c = r.open()
+		r.publish("n", "k", 1)
+		ds := r.receive(c, 9)
+		require.Equal(t, []string{"n0"}, ids(ds))
+		r.settle(c, transport.Ack, ds...)
+		require.Equal(t, transport.Depth{}, r.depth())
+	})
+}
+
+// What was acked after a delay is settled by itself, wherever the mark is.
+func TestLogKeepsTheAckOfADelayedMessage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, memory.Options{Log: true})
+		c := r.open()
+		r.publish("m", "k", 2)
+		ds := r.receiveAll(c, 2)
+		r.settle(c, transport.Delay, ds[1])
+		r.settle(c, transport.Ack, r.receive(c, 9)...)
+		r.broker.Cut(errors.New("cut"), nil)
+		c = r.open()
+		require.Equal(t, []string{"m0"}, ids(r.receive(c, 9)))
+	})
+}
+
 func TestLogHonoursSpan(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

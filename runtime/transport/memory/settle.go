@@ -39,7 +39,7 @@ func (b *Broker) settleOne(r *ref, st *transport.Settlement) error {
 		return nil
 	}
 	s := cur.slot(r.offset)
-	if s.state != held || s.holder != r.spell || s.times != r.times {
+	if s.state != held || s.times != r.times {
 		return nil
 	}
 	keeping := b.opts.Capabilities.Attempts

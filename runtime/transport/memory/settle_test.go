@@ -78,6 +78,24 @@ func TestDelayWhileReceiveWaits(t *testing.T) {
 	})
 }
 
+func TestReleaseWhileReceiveWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, memory.Options{})
+		c := r.open()
+		r.publish("m", "k", 1)
+		d := r.receive(c, 1)[0]
+		got := make(chan []*transport.Delivery)
+		go func() {
+			ds, _ := c.Receive(t.Context(), 1, unbounded)
+			got <- ds
+		}()
+		synctest.Wait()
+		r.settle(c, transport.Release, d)
+		require.Equal(t, []string{"m0"}, ids(<-got))
+	})
+}
+
 func TestRecordIsThereAfterACrash(t *testing.T) {
 	t.Parallel()
 	for keeping, want := range map[transport.Keeping]int{
@@ -155,6 +173,20 @@ func TestSettleAfterTheEndChangesNothing(t *testing.T) {
 	require.NoError(t, c.Close(t.Context()))
 	require.Zero(t, r.broker.Acked(topicName, groupName))
 	require.Equal(t, []string{"m0", "m1"}, ids(r.receiveAll(r.open(), 2)))
+}
+
+// From the moment a revocation is told, even before the broker has the
+// messages back.
+func TestSettleDuringTheEndChangesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, memory.Options{})
+	c := r.open()
+	r.publish("m", "k", 1)
+	d := r.receive(c, 1)[0]
+	d.Assignment.OnLeave(func() { r.settle(c, transport.Ack, d) })
+	r.broker.Revoke(groupName, topicName, d.Partition)
+	require.Zero(t, r.broker.Acked(topicName, groupName))
+	require.Equal(t, []string{"m0"}, ids(r.receive(c, 1)))
 }
 
 func TestSettleRefusesWhatIsNotIts(t *testing.T) {

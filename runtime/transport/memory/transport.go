@@ -70,6 +70,11 @@ func (t *Transport) declare(mode transport.Topology, d transport.Declaration) er
 		if err := transport.CheckName("topic", d.Topic); err != nil {
 			return transport.Refuse(err)
 		}
+		if d.Group != "" {
+			if err := transport.CheckName("group", d.Group); err != nil {
+				return transport.Refuse(err)
+			}
+		}
 		t.b.declare(d.Topic, d.Group, d.Start)
 	default:
 		return transport.Refuse(fmt.Errorf("topology %q: want declare, verify or off", mode))

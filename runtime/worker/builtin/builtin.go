@@ -24,11 +24,11 @@ func Table() worker.Table {
 			{Kind: "memory", Doc: "forgotten at the end of the process", PerProcess: true, Check: memoryStore},
 		},
 		Middleware: []worker.MiddlewareKind{
-			{Name: "dead letter", Option: "dead_letter", Doc: "keeps what has failed for good, or drops it, or blocks"},
+			{Name: "dead_letter", Option: "dead_letter", Doc: "keeps what has failed for good, or drops it, or blocks"},
 			{Name: "dedup", Option: "dedup", Doc: "leaves out what was handled before"},
 			{Name: "retry", Option: "retry", Doc: "tries again after growing waits"},
 			{Name: "timeout", Option: "timeout", Doc: "bounds one attempt"},
-			{Name: "recover", Option: "always", Doc: "turns a panic into a failed attempt"},
+			{Name: "recover", Option: "(always on)", Doc: "turns a panic into a failed attempt"},
 		},
 		Handlers: []worker.HandlerKind{
 			{Name: "log", Doc: "logs that a message came, and acks it", Build: buildLog},

@@ -1,0 +1,532 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+// TestQueue drives a queue and a model of it alike, through arrivals, runs,
+// failures, waits, slow confirms, revocations, redeliveries and drains.
+func TestQueue(t *testing.T) {
+	t.Parallel()
+	for _, order := range []transport.Order{transport.OrderKey, transport.OrderPartition, transport.OrderNone} {
+		t.Run(string(order), func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				m := newModel(t, order)
+				actions := map[string]func(*rapid.T){"": m.check}
+				for _, a := range []struct {
+					name   string
+					weight int
+					do     func(*rapid.T)
+				}{
+					{"own", 2, m.own},
+					{"receive", 4, m.receive},
+					{"receive once more", 4, func(t *rapid.T) { m.receiveAgain(t, m.pickSpell(t, m.spells)) }},
+					{"receive after the end", 1, m.receiveLate},
+					{"take", 4, func(t *rapid.T) {
+						for range rapid.IntRange(1, 4).Draw(t, "slots") {
+							m.take(t)
+						}
+					}},
+					{"return", 2, m.returned},
+					{"finish", 3, func(t *rapid.T) { m.finish(t, m.pick(t, running, closing), true) }},
+					{"give up", 2, func(t *rapid.T) { m.finish(t, m.pick(t, running, closing), false) }},
+					{"fail", 3, m.fail},
+					{"wake", 2, func(t *rapid.T) { m.wake(m.pick(t, parked)) }},
+					{"leave", 1, func(t *rapid.T) { m.withdraw(t, m.pickSpell(t, m.spells), false) }},
+					{"revoke", 2, func(t *rapid.T) { m.withdraw(t, m.pickSpell(t, m.spells), true) }},
+					{"revoke what is over", 1, func(t *rapid.T) { m.withdraw(t, m.pickSpell(t, m.ended), true) }},
+					{"lose the connection", 2, m.loseAll},
+					{"shed", 3, m.shed},
+					{"reopen", 1, m.reopen},
+				} {
+					for i := range a.weight {
+						actions[fmt.Sprint(a.name, strings.Repeat(" ", i))] = a.do
+					}
+				}
+				for range 4 {
+					t.Repeat(actions)
+				}
+				m.runOut(t)
+			})
+		})
+	}
+}
+
+// held is what the model knows of one item: it is held from admit until it is
+// done, absorbed or given back, and then it is no longer in the model.
+type held struct {
+	it     *item
+	d      *transport.Delivery
+	spell  *owned
+	lane   string // empty: one of its own
+	phase  state  // ready stands for all that has not started
+	lost   bool
+	leader *held // the orphan it waits for
+	tied   bool  // was parked, a leader or a follower: somebody may still refer to it
+	fails  int
+	since  int // the step from which on it could start; 0: it cannot
+}
+
+// oversize tells whether it is larger than the whole credit.
+func (m *model) oversize(h *held) bool { return h.d.Size() > m.q.maxBytes }
+
+// owned is a spell.
+type owned struct {
+	a       *transport.Assignment
+	sp      *spell // nil before its first delivery
+	leaving bool
+}
+
+// model is a queue as plain lists that are searched from the start each time.
+type model struct {
+	q    *queue
+	held []*held // in the order they came
+
+	spells  []*owned // the queue knows them, or will at their first delivery
+	ended   []*owned // it has forgotten them
+	orphans []*held  // in the order they were lost
+	exempt  *held    // parked, and its bytes do not count
+
+	sent    []*transport.Delivery // every message once
+	back    []*transport.Delivery // those that the broker has again
+	session uint64
+	offset  int64
+	step    int
+}
+
+func newModel(t *rapid.T, order transport.Order) *model {
+	p := transport.Policy{
+		Order:         order,
+		Prefetch:      rapid.SampledFrom([]int{16, 3, 8, 1, 2, 40}).Draw(t, "prefetch"),
+		PrefetchBytes: rapid.SampledFrom([]int64{80, 500, 30, 1}).Draw(t, "prefetch bytes"),
+	}
+	if rapid.Bool().Draw(t, "order by the key's first letter") {
+		p.OrderKey = func(d *transport.Delivery) string { return d.Key[:min(1, len(d.Key))] }
+	}
+	m := &model{q: newQueue(p, rapid.Bool().Draw(t, "stable"))}
+	m.connect()
+	return m
+}
+
+// connect begins a session that owns all partitions.
+func (m *model) connect() {
+	m.session++
+	for _, topic := range []string{"t", "u"} {
+		for partition := range int32(2) {
+			m.begin(topic, partition)
+		}
+	}
+}
+
+func (m *model) begin(topic string, partition int32) {
+	m.spells = append(m.spells, &owned{a: transport.NewAssignment(context.Background(), topic, partition)})
+}
+
+// laneOf names the lane of a delivery.
+func (m *model) laneOf(d *transport.Delivery) string {
+	key := d.Key
+	if m.q.key != nil {
+		key = m.q.key(d)
+	}
+	switch {
+	case m.q.order == transport.OrderPartition:
+		return fmt.Sprint(d.Topic, "/", d.Partition, "/")
+	case m.q.order == transport.OrderKey && key != "":
+		return fmt.Sprint(d.Topic, "/", d.Partition, "/", key)
+	default:
+		return ""
+	}
+}
+
+// head is the item of a lane that came first: the only one that may have started.
+func (m *model) head(lane string) *held {
+	i := slices.IndexFunc(m.held, func(h *held) bool { return h.lane == lane })
+	return m.held[i]
+}
+
+// startable tells whether nothing holds an item back.
+func (m *model) startable(h *held) bool {
+	return h.phase == ready && h.leader == nil && (h.lane == "" || m.head(h.lane) == h)
+}
+
+func (m *model) follower(h *held) *held {
+	for _, f := range m.held {
+		if f.leader == h {
+			return f
+		}
+	}
+	return nil
+}
+
+func (m *model) bytes() (n int64) {
+	for _, h := range m.held {
+		if h != m.exempt {
+			n += h.d.Size()
+		}
+	}
+	return n
+}
+
+// own begins one more spell, perhaps beside another of the same partition.
+func (m *model) own(t *rapid.T) {
+	if len(m.spells) > 8 {
+		t.Skip("enough of them")
+	}
+	m.begin(rapid.SampledFrom([]string{"t", "u"}).Draw(t, "topic"), rapid.Int32Range(0, 1).Draw(t, "partition"))
+}
+
+func (m *model) pickSpell(t *rapid.T, from []*owned) *owned {
+	if len(from) == 0 {
+		t.Skip("no spell")
+	}
+	return rapid.SampledFrom(from).Draw(t, "spell")
+}
+
+func (m *model) pick(t *rapid.T, phases ...state) *held {
+	var some []*held
+	for _, h := range m.held {
+		if slices.Contains(phases, h.phase) {
+			some = append(some, h)
+		}
+	}
+	if len(some) == 0 {
+		t.Skip("no item")
+	}
+	return some[rapid.IntRange(0, len(some)-1).Draw(t, "item")]
+}
+
+// receive brings messages that were not seen before; some have the id and the
+// body of one that was, as when a publisher repeats itself.
+func (m *model) receive(t *rapid.T) {
+	o := m.pickSpell(t, m.spells)
+	for range rapid.IntRange(1, 4).Draw(t, "messages") {
+		m.offset++
+		d := &transport.Delivery{
+			Topic: o.a.Topic, Partition: o.a.Partition, Offset: m.offset,
+			Key:         rapid.SampledFrom([]string{"", "a", "ab", "b"}).Draw(t, "key"),
+			Redelivered: rapid.Bool().Draw(t, "redelivered"),
+		}
+		size := rapid.OneOf(rapid.IntRange(0, 10), rapid.IntRange(0, 100)).Draw(t, "size")
+		d.Payload = []byte(strings.Repeat("x", size))
+		if rapid.Bool().Draw(t, "with an id") {
+			d.ID = fmt.Sprint("m", m.offset)
+		}
+		if others := m.published(); len(others) > 0 && rapid.IntRange(0, 3).Draw(t, "like another") == 3 {
+			other := rapid.SampledFrom(others).Draw(t, "other")
+			d.ID, d.Payload, d.Redelivered = other.ID, other.Payload, true
+			if rapid.Bool().Draw(t, "with its key") {
+				d.Key = other.Key
+			}
+		}
+		if m.admit(t, o, d) {
+			m.sent = append(m.sent, d)
+		}
+	}
+}
+
+// published are the messages that are worth repeating.
+func (m *model) published() []*transport.Delivery {
+	var lost []*transport.Delivery
+	for _, h := range m.orphans {
+		lost = append(lost, h.d)
+	}
+	if len(lost) > 0 {
+		return lost
+	}
+	return m.sent
+}
+
+// receiveAgain brings messages that the broker has back, most often in order.
+// Where coordinates are not stable, they are others.
+func (m *model) receiveAgain(t *rapid.T, o *owned) {
+	most := rapid.IntRange(1, 4).Draw(t, "messages")
+	for _, old := range slices.Clone(m.back) {
+		if o.a.Topic != old.Topic || !m.q.unstable && o.a.Partition != old.Partition || rapid.IntRange(0, 3).Draw(t, "later") == 3 {
+			continue
+		}
+		d := *old
+		d.Redelivered = rapid.IntRange(0, 4).Draw(t, "not marked") < 4
+		if m.q.unstable {
+			m.offset++
+			d.Partition, d.Offset = o.a.Partition, m.offset
+		}
+		if rapid.IntRange(0, 9).Draw(t, "topic made again") == 9 {
+			d.Payload = append(slices.Clone(d.Payload), 'y')
+		}
+		if m.admit(t, o, &d) {
+			m.back = slices.DeleteFunc(m.back, func(b *transport.Delivery) bool { return b == old })
+			most--
+		}
+		if most == 0 {
+			return
+		}
+	}
+}
+
+// receiveLate brings a message of a spell that the queue has forgotten.
+func (m *model) receiveLate(t *rapid.T) {
+	old := m.pickSpell(t, m.ended)
+	if slices.ContainsFunc(m.spells, func(o *owned) bool { return o.a == old.a }) {
+		t.Skip("it has begun again")
+	}
+	m.spells = append(m.spells, &owned{a: old.a})
+}
+
+// admit takes a delivery in if there is credit for it.
+func (m *model) admit(t *rapid.T, o *owned, d *transport.Delivery) bool {
+	n, size := m.credit(t, 0)
+	if n > 0 && d.Size() > size {
+		n, size = m.credit(t, d.Size())
+	}
+	if o.leaving || o.sp != nil && o.sp.shut || n < 1 || size < d.Size() {
+		return false
+	}
+	d.Assignment, d.Session = o.a, m.session
+	sp, begun := m.q.spellOf(o.a, nil)
+	require.Equal(t, o.sp == nil, begun)
+	o.sp = sp
+	h := &held{d: d, spell: o, lane: m.laneOf(d), phase: ready}
+	for _, l := range m.orphans {
+		same := l.d.Partition == d.Partition && l.d.Offset == d.Offset
+		if m.q.unstable {
+			same = d.ID != "" && d.Redelivered && d.Session > l.d.Session && l.lane == h.lane
+		}
+		if same && l.d.Topic == d.Topic && l.d.ID == d.ID && string(l.d.Payload) == string(d.Payload) && m.follower(l) == nil {
+			h.leader, h.tied, l.tied = l, true, true
+			break
+		}
+	}
+	h.it = m.q.admit(d, sp)
+	for _, other := range m.held {
+		require.NotSame(t, other.it, h.it, "an item that is held was handed out again")
+	}
+	m.held = append(m.held, h)
+	return true
+}
+
+// credit is what is left of both bounds; if what is needed does not fit, none,
+// or that alone where all else waits.
+func (m *model) credit(t *rapid.T, need int64) (n int, size int64) {
+	n, size = m.q.credit(need)
+	left, free := m.q.prefetch-len(m.held), m.q.maxBytes-m.bytes()
+	switch {
+	case left > 0 && free >= max(need, 1):
+		require.Equal(t, left, n)
+		require.Equal(t, free, size)
+	case left > 0 && need > 0 && m.bytes() == m.recount().heldBytes && m.bytes() <= m.q.maxBytes:
+		require.Equal(t, 1, n)
+		require.Equal(t, need, size)
+	default:
+		require.Zero(t, n)
+		require.Zero(t, size)
+	}
+	return n, size
+}
+
+// take starts what could start for the longest time.
+func (m *model) take(t *rapid.T) {
+	it := m.q.take()
+	if it == nil {
+		require.False(t, slices.ContainsFunc(m.held, m.startable), "what could start was not taken")
+		return
+	}
+	i := slices.IndexFunc(m.held, func(h *held) bool { return h.it == it })
+	require.NotEqual(t, -1, i, "what is not held was taken")
+	h := m.held[i]
+	require.True(t, m.startable(h))
+	for _, other := range m.held {
+		require.False(t, m.startable(other) && other.since < h.since, "it was overtaken")
+	}
+	h.phase = running
+}
+
+func (m *model) returned(t *rapid.T) {
+	h := m.pick(t, running)
+	m.q.returned(h.it)
+	h.phase = closing
+}
+
+func (m *model) finish(t *rapid.T, h *held, finished bool) {
+	f := m.follower(h)
+	absorbed := m.q.done(h.it, finished, time.Time{})
+	m.drop(h)
+	if !finished && !h.lost {
+		m.back = append(m.back, h.d)
+	}
+	switch {
+	case f == nil || !finished:
+		require.Nil(t, absorbed)
+		if f != nil {
+			f.leader, f.fails = nil, max(f.fails, h.fails)
+		}
+	default:
+		require.Same(t, f.it, absorbed)
+		m.drop(f)
+	}
+	if !h.lost && !h.tied {
+		m.q.recycle(h.it)
+	}
+}
+
+// drop takes an item out of the model.
+func (m *model) unexempt(h *held) {
+	if m.exempt == h {
+		m.exempt = nil
+	}
+}
+
+func (m *model) drop(h *held) {
+	m.unexempt(h)
+	is := func(o *held) bool { return o == h }
+	m.held = slices.DeleteFunc(m.held, is)
+	m.orphans = slices.DeleteFunc(m.orphans, is)
+	m.forgetSpell(h.spell)
+}
+
+// forgetSpell moves a spell that has ended and holds nothing any more.
+func (m *model) forgetSpell(o *owned) {
+	if o.leaving && len(m.of(o)) == 0 && slices.Contains(m.spells, o) {
+		m.spells = slices.DeleteFunc(m.spells, func(s *owned) bool { return s == o })
+		m.ended = append(m.ended, o)
+	}
+}
+
+func (m *model) of(o *owned) (some []*held) {
+	for _, h := range m.held {
+		if h.spell == o {
+			some = append(some, h)
+		}
+	}
+	return some
+}
+
+func (m *model) fail(t *rapid.T) {
+	h := m.pick(t, running, closing)
+	h.fails++
+	h.it.attempts = h.fails
+	if h.lost || h.spell.leaving {
+		m.finish(t, h, false)
+		return
+	}
+	m.q.park(h.it)
+	h.phase, h.tied = parked, true
+	if m.exempt == nil && m.oversize(h) {
+		m.exempt = h
+	}
+}
+
+func (m *model) wake(h *held) {
+	m.q.wake(h.it)
+	h.phase = ready
+	m.unexempt(h)
+}
+
+// withdraw ends a spell. What has not started goes back to the broker, what
+// runs is lost if the spell is over.
+func (m *model) withdraw(t *rapid.T, o *owned, over bool) {
+	if o.sp == nil {
+		o.leaving = true
+		m.spells = slices.DeleteFunc(m.spells, func(s *owned) bool { return s == o })
+		return
+	}
+	var want []*item
+	for _, h := range m.of(o) {
+		switch {
+		case h.phase == ready || h.phase == parked:
+			want = append(want, h.it)
+			m.back = append(m.back, h.d)
+			m.drop(h)
+		case over && !h.lost:
+			h.lost = true
+			m.orphans = append(m.orphans, h)
+			m.back = append(m.back, h.d)
+		}
+	}
+	require.Equal(t, want, m.q.withdraw(o.sp, over))
+	o.leaving = true
+	m.forgetSpell(o)
+}
+
+// loseAll ends all spells at once and connects anew.
+func (m *model) loseAll(t *rapid.T) {
+	for _, o := range slices.Clone(m.spells) {
+		m.withdraw(t, o, true)
+	}
+	m.connect()
+	for _, o := range m.spells {
+		if rapid.Bool().Draw(t, "redelivered at once") {
+			m.receiveAgain(t, o)
+		}
+	}
+}
+
+// shed gives back the newest of what is stuck in each spell, down to the bound.
+func (m *model) shed(t *rapid.T) {
+	for _, o := range m.spells {
+		if o.sp == nil {
+			continue
+		}
+		var want []*item
+		for _, h := range slices.Backward(m.of(o)) {
+			if m.heldBeyond() && h.lane != "" && m.head(h.lane) != h && m.head(h.lane).phase == parked {
+				want = append(want, h.it)
+				m.back = append(m.back, h.d)
+				m.drop(h)
+			}
+		}
+		slices.Reverse(want)
+		require.Equal(t, want, m.q.shed(o.sp))
+		require.True(t, o.sp.shut || want == nil)
+	}
+}
+
+// reopen lets spells admit again from which something was shed.
+func (m *model) reopen(*rapid.T) {
+	for _, o := range m.spells {
+		if o.sp != nil {
+			o.sp.shut = false
+		}
+	}
+}
+
+// runOut runs all there is to its end.
+func (m *model) runOut(t *rapid.T) {
+	for len(m.held) > 0 {
+		before := len(m.held)
+		for _, h := range slices.Clone(m.held) {
+			if h.phase == parked {
+				m.wake(h)
+			}
+		}
+		m.check(t)
+		for m.q.ready.n > 0 {
+			m.take(t)
+			m.check(t)
+		}
+		for _, h := range slices.Clone(m.held) {
+			if h.phase == running || h.phase == closing {
+				m.finish(t, h, true)
+				m.check(t)
+			}
+		}
+		require.Less(t, len(m.held), before, "what is held can neither start nor finish")
+	}
+	for _, o := range slices.Clone(m.spells) {
+		m.withdraw(t, o, false)
+	}
+	m.check(t)
+	require.Zero(t, m.q.count)
+	require.Zero(t, m.q.bytes)
+	require.Empty(t, m.q.spells)
+}

@@ -1,0 +1,87 @@
+package transporttest
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+// honestPublish: what Publish says nil to can be read, and what cannot be read
+// has an error.
+func honestPublish(r *rig) {
+	pub := r.producer(r.tr)
+	within, cancel := r.within()
+	defer cancel()
+	require.NoError(r, pub.Publish(within, r.name("nothing")), "publish of no messages")
+
+	undeclared := r.name("undeclared")
+	batch := []*message.Message{msg("m-0", "k"), msg("m-1", "k"), msg("m-2", "k")}
+	r.readable(undeclared, batch, pub.Publish(within, undeclared, batch...))
+
+	bad := "not a name"
+	err := pub.Publish(within, bad, batch...)
+	require.Error(r, err)
+	var pe *transport.PublishError
+	if errors.As(err, &pe) {
+		require.Len(r, pe.Failed, len(batch), "none was published")
+		for _, f := range pe.Failed {
+			require.True(r, f.Permanent, "no later try can help a name: %v", f.Err)
+		}
+	}
+
+	over, end := context.WithCancel(within)
+	end()
+	s := r.stream()
+	r.readable(s.topic, batch, s.pub.Publish(over, s.topic, batch...))
+
+	closed := r.producer(r.tr)
+	require.NoError(r, closed.Close(within))
+	require.Error(r, closed.Publish(within, s.topic, batch...), "published after Close")
+}
+
+// readable checks that those are in the topic that err says nothing of.
+func (r *rig) readable(topic string, batch []*message.Message, err error) {
+	r.Helper()
+	failed := map[int]bool{}
+	var pe *transport.PublishError
+	switch {
+	case errors.As(err, &pe):
+		for _, f := range pe.Failed {
+			require.False(r, failed[f.Index], "message %d has failed twice", f.Index)
+			require.Less(r, f.Index, len(batch), "index of a failed message")
+			require.Error(r, f.Err)
+			failed[f.Index] = true
+		}
+		require.NotEmpty(r, failed, "an error that names no message")
+	case err != nil:
+		return // nothing is known
+	}
+	m := r.member(r.tr, func(c *transport.ConsumerConfig) {
+		c.Topics, c.Group = []string{topic}, r.name("reader")
+	})
+	var want []string
+	for i, msg := range batch {
+		if !failed[i] {
+			want = append(want, msg.UUID)
+		}
+	}
+	require.Equal(r, want, ids(m.receive(len(want))))
+	m.quiet()
+}
+
+// deadLetterKept: a dead letter holds what it gets until somebody reads it.
+func deadLetterKept(r *rig) {
+	topic := r.name("dead")
+	require.NoError(r, r.declare(transport.TopologyDeclare, transport.Declaration{Topic: topic, DeadLetter: true}))
+	pub := r.producer(r.tr)
+	batch := []*message.Message{msg("m-0", "k"), msg("m-1", "k"), msg("m-2", "k")}
+	ctx, cancel := r.within()
+	defer cancel()
+	err := pub.Publish(ctx, topic, batch...)
+	require.NoError(r, err, "publish to a dead letter that no group reads")
+	r.readable(topic, batch, nil)
+}
