@@ -90,8 +90,8 @@ func (l *linter) name(at place, path, what, name string, longest int, derives bo
 		l.errs.add(at, path, "%s: the %s %q is not a legal name on every broker; use letters, digits, '.', '_' and '-'", path, what, clip(name))
 	case len(name) > longest:
 		l.errs.add(at, path, "%s: the %s has %d characters; the most is %d", path, what, len(name), longest)
-	case derives && strings.Contains(name, "--"):
-		l.errs.add(at, path, "%s: the %s %q holds \"--\", which joins the parts of derived names (%s); take it out, or, where only the dead letter is derived, name that without {%s}",
+	case derives && strings.Contains("-"+name+"-", "--"):
+		l.errs.add(at, path, "%s: the %s %q holds \"--\", or has \"-\" at an end; that joins the parts of derived names (%s); take it out, or, where only the dead letter is derived, name that without {%s}",
 			path, what, clip(name), DefaultDeadLetter, what)
 	default:
 		return true

@@ -205,7 +205,7 @@ func (c *consumer) publishDead(it *item, r result) error {
 	})
 	if err == nil {
 		c.log.ErrorContext(c.base, "message dead-lettered", "topic", d.Topic, "message_id", d.ID,
-			"dead_letter", topic, "reason", r.reason, "attempts", r.n, "error", brief(r.err))
+			"dead_letter", topic, "reason", r.reason, "attempts", r.n, "error", r.text)
 	}
 	return err
 }

@@ -15,6 +15,8 @@ import (
 type result struct {
 	outcome transport.Outcome
 	err     error
+	text    string        // of err, capped
+	class   string        // of err
 	n       int           // the attempt it was
 	wait    time.Duration // of Retried and Waiting
 	block   bool          // Retried, since the dead letter is "block"
@@ -73,6 +75,7 @@ func (c *consumer) judge(w *worker, out []*message.Message, err error) result {
 		return r
 	}
 	r.outputs = nil
+	r.text, r.class = brief(err), transport.Class(err) // here, where a panic of its methods is survived
 	if w.a.Err() != nil {
 		r.outcome = transport.Interrupted
 		return r
@@ -239,8 +242,8 @@ func (c *consumer) noteFailure(it *item, r result) {
 	if it.first.IsZero() {
 		it.first = now
 	}
-	it.lastError = transport.Class(r.err)
-	c.status.LastError, c.status.LastErrorAt = brief(r.err), now
+	it.lastError = r.class
+	c.status.LastError, c.status.LastErrorAt = r.text, now
 	if n, ok := c.noisy.allow(now); ok {
 		c.log.WarnContext(c.base, "attempt failed", "topic", it.d.Topic, "message_id", it.d.ID,
 			"attempt", r.n, "outcome", r.outcome.String(), "wait", r.wait, "error", c.status.LastError, "not_logged", n)
@@ -295,7 +298,8 @@ func (c *consumer) failOutputs(r *result, err error) {
 		r.outcome = transport.Interrupted
 		return
 	}
-	r.err, r.reason, r.dead = err, transport.ReasonUnpublished, c.p.DeadLetter
+	r.err, r.text, r.class = err, brief(err), transport.Class(err)
+	r.reason, r.dead = transport.ReasonUnpublished, c.p.DeadLetter
 	c.bury(r)
 }
 

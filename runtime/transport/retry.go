@@ -32,7 +32,7 @@ type RetryPolicy struct {
 
 // maxWaits bounds the table: no growth is left after so many steps, unless
 // the multiplier is so near to 1 that nobody could tell.
-const maxWaits = 256
+const maxWaits = 4096
 
 // NewRetryPolicy fills the table of waits. Zero fields get their defaults;
 // what cannot be meant is an error.

@@ -189,6 +189,14 @@ func TestTopology(t *testing.T) {
 
 	err = r.tr.Declare(ctx, transport.TopologyDeclare, transport.Declaration{Topic: "a b"})
 	require.True(t, transport.Refused(err), err)
+	err = r.tr.Declare(ctx, transport.TopologyDeclare, transport.Declaration{Topic: topicName, Group: "a b"})
+	require.True(t, transport.Refused(err), err)
+	for _, group := range []string{"", "a b"} {
+		_, err = r.tr.OpenConsumer(ctx, transport.ConsumerConfig{Topics: []string{topicName}, Group: group, Base: ctx})
+		require.True(t, transport.Refused(err), err)
+	}
+	_, err = r.tr.OpenConsumer(ctx, transport.ConsumerConfig{Group: groupName, Base: ctx})
+	require.True(t, transport.Refused(err), err)
 	var pe *transport.PublishError
 	require.ErrorAs(t, r.pub.Publish(ctx, "a b", msg("m", "")), &pe)
 	require.True(t, pe.Failed[0].Permanent)

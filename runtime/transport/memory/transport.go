@@ -87,6 +87,12 @@ func (t *Transport) OpenConsumer(ctx context.Context, cfg transport.ConsumerConf
 	if t.closed.Load() {
 		return nil, transport.ErrClosed
 	}
+	if err := transport.CheckName("group", cfg.Group); err != nil {
+		return nil, transport.Refuse(err)
+	}
+	if len(cfg.Topics) == 0 {
+		return nil, transport.Refuse(fmt.Errorf("join group %q: no topics", cfg.Group))
+	}
 	if cfg.Base == nil {
 		cfg.Base = context.WithoutCancel(ctx)
 	}
