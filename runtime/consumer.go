@@ -134,7 +134,8 @@ func (c *consumer) compose(inner []message.HandlerMiddleware) {
 }
 
 // supervise keeps a session with the broker until ctx ends, then drains. It
-// returns early only with an error that was refused before the router was ready.
+// returns early only with an error that was refused before the router was
+// ready, or with [transport.ErrFenced].
 func (c *consumer) supervise(ctx context.Context) error {
 	base, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.base, c.abandon = base, abandon
@@ -144,7 +145,7 @@ func (c *consumer) supervise(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return c.finish()
-		case transport.Refused(err) && !c.router.isReady():
+		case transport.Refused(err) && !c.router.isReady(), errors.Is(err, transport.ErrFenced):
 			c.setState(StateFailed, err)
 			return fmt.Errorf("consumer %q: %w", c.name, err)
 		}

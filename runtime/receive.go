@@ -138,7 +138,7 @@ func (c *consumer) watch(ctx context.Context, sp *spell) {
 	sp.assignment.OnLeave(end)
 	context.AfterFunc(sp.assignment.Context(), func() { //nolint:contextcheck // the spell's, not ours
 		if sp.assignment.Revoked() {
-			c.log.InfoContext(ctx, "partition revoked", "topic", sp.assignment.Topic, "partition", sp.assignment.Partition)
+			c.log.DebugContext(ctx, "partition revoked", "topic", sp.assignment.Topic, "partition", sp.assignment.Partition)
 			end()
 		}
 	})

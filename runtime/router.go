@@ -95,7 +95,7 @@ func (r *Router) Consume(name string, t transport.Transport, topic string, h mes
 // A broker that cannot be reached is tried for ever. An error that a broker
 // will go on giving ([transport.Refused]) ends Run only if it comes before
 // every consumer has started once; later it keeps only its own consumer from
-// running. After a stop that was slower than the drain timeout, the error is
+// running. [transport.ErrFenced] ends Run whenever it comes. After a stop that was slower than the drain timeout, the error is
 // [ErrDrainTimeout].
 func (r *Router) Run(ctx context.Context) error {
 	r.mu.Lock()

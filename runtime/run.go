@@ -75,7 +75,7 @@ func (c *consumer) judge(w *worker, out []*message.Message, err error) result {
 		return r
 	}
 	r.outputs = nil
-	r.text, r.class = brief(err), transport.Class(err) // here, where a panic of its methods is survived
+	r.text, r.class = brief(cause(err)), transport.Class(err) // here, where a panic of its methods is survived
 	if w.a.Err() != nil {
 		r.outcome = transport.Interrupted
 		return r
@@ -244,10 +244,21 @@ func (c *consumer) noteFailure(it *item, r result) {
 	}
 	it.lastError = r.class
 	c.status.LastError, c.status.LastErrorAt = r.text, now
+	if r.outcome == transport.Dead && r.dead.Mode == transport.DeadToTopic {
+		return // logged with its dead letter
+	}
 	if n, ok := c.noisy.allow(now); ok {
 		c.log.WarnContext(c.base, "attempt failed", "topic", it.d.Topic, "message_id", it.d.ID,
 			"attempt", r.n, "outcome", r.outcome.String(), "wait", r.wait, "error", c.status.LastError, "not_logged", n)
 	}
+}
+
+// cause is why a link asks to wait, if it does; else the error itself.
+func cause(err error) error {
+	if w, ok := errors.AsType[*transport.Wait](err); ok && w.Err != nil {
+		return w.Err
+	}
+	return err
 }
 
 // brief caps the text of an error for logs and status.

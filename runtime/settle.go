@@ -24,7 +24,7 @@ type session struct {
 	mu      sync.Mutex
 	pending []transport.Settlement
 	telling []transport.Settlement
-	ended   bool
+	lost    bool
 	added   int // settlements so far
 	told    int
 	waiting []barrier
@@ -51,7 +51,7 @@ func newSession(c transport.Consumer, p transport.Policy) *session {
 // settle hands over a settlement. It never waits.
 func (s *session) settle(st transport.Settlement) {
 	s.mu.Lock()
-	if s.ended {
+	if s.lost {
 		s.mu.Unlock()
 		return
 	}
@@ -154,9 +154,12 @@ func (c *consumer) tell(s *session, spare []transport.Settlement) []transport.Se
 	}
 }
 
-// settleBatch gives one batch until it is taken, for as long as the session lives.
+// settleBatch gives one batch until it is taken, for as long as the session
+// lives, and for a while longer after a drain.
 func (c *consumer) settleBatch(s *session, batch []transport.Settlement) {
 	const what = "settlement"
+	over := s.over
+	var giveUp <-chan time.Time
 	for tries := 1; ; tries++ {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.base), publishTimeout)
 		err := s.c.Settle(ctx, batch)
@@ -170,18 +173,30 @@ func (c *consumer) settleBatch(s *session, batch []transport.Settlement) {
 		c.setTrouble(what, err)
 		select {
 		case <-time.After(reopenWait(tries)):
-		case <-s.over:
-			c.mu.Lock()
-			for _, st := range batch {
-				if st.Verdict == transport.Ack {
-					c.remember(st.Delivery)
-				}
+			continue
+		case <-over:
+			if !s.isLost() {
+				over, giveUp = nil, time.After(closeTimeout)
+				continue
 			}
-			c.mu.Unlock()
-			c.clearTrouble(what)
-			return
+		case <-giveUp:
 		}
+		c.mu.Lock()
+		for _, st := range batch {
+			if st.Verdict == transport.Ack {
+				c.remember(st.Delivery)
+			}
+		}
+		c.mu.Unlock()
+		c.clearTrouble(what)
+		return
 	}
+}
+
+func (s *session) isLost() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost
 }
 
 // endSession ends the session. Where the connection is lost, what has not
@@ -198,7 +213,7 @@ func (c *consumer) endSession(s *session, lost bool) {
 			}
 		}
 		s.mu.Lock()
-		s.ended = true
+		s.lost = true
 		for _, st := range append(s.telling, s.pending...) {
 			if st.Verdict == transport.Ack {
 				c.remember(st.Delivery)

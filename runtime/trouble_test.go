@@ -82,6 +82,34 @@ func TestRefusedLater(t *testing.T) {
 	})
 }
 
+// TestFenced: a process whose instance name another one uses stops, whenever that comes.
+func TestFenced(t *testing.T) {
+	t.Parallel()
+	inMemory(t, memoryDefaults, func(w *world) {
+		w.consume(ok, w.policy())
+		w.broker.Inject(faultOf(memory.OpReceive, fmt.Errorf("instance %q: %w", "a", transport.ErrFenced)))
+		require.ErrorIs(w, <-w.ended, transport.ErrFenced)
+		w.stop()
+		w.stop = nil
+	})
+}
+
+// TestSettleFailsDuringADrain: it is tried on for a while after the drain.
+func TestSettleFailsDuringADrain(t *testing.T) {
+	t.Parallel()
+	inMemory(t, memoryDefaults, func(w *world) {
+		w.consume(func(*message.Message) ([]*message.Message, error) {
+			time.Sleep(time.Second)
+			return nil, nil
+		}, w.policy())
+		w.publishKeys(8, 1)
+		time.Sleep(500 * time.Millisecond)
+		w.broker.Inject(memory.Fault{Op: memory.OpSettle, Err: errAway, Times: 3})
+		require.NoError(w, w.drain())
+		require.Equal(w, int64(8), w.broker.Acked("in", "g"))
+	})
+}
+
 // TestReconnect: while a connection is lost, running handlers go on; their
 // messages, delivered again, wait for them and are acked unrun; what has not
 // started runs once.

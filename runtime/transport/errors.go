@@ -16,6 +16,10 @@ var (
 	ErrShutdown = errors.New("worker shutting down")
 )
 
+// ErrFenced: another process runs under the same instance name. It ends the
+// worker whenever it comes, since the two would take from each other for ever.
+var ErrFenced = errors.New("another process runs under the same instance name")
+
 // ErrUnsupported is returned where a capability is missing.
 var ErrUnsupported = errors.New("not supported by this transport")
 

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -24,19 +25,28 @@ type (
 )
 
 // Run prints the table of capabilities.
-func (listTransports) Run(p *process) error {
+func (listTransports) Run(ctx context.Context, p *process) error {
 	o, err := gather(p.opts)
 	if err != nil {
 		return err
 	}
-	rows := [][]string{{"KIND", "KEY ORDER", "ATTEMPTS KEPT", "DELAY", "BYTE WINDOW", "DEPTH", "BROWSE", "TX", "REPLAY", "DURABLE", "NETWORK", "DEDUP KEYS", "ABOUT"}}
+	env := Env{Log: o.log}
+	rows := [][]string{{"BROKER", "KEY ORDER", "ATTEMPTS KEPT", "DELAY", "BYTE WINDOW", "DEPTH", "BROWSE", "TX", "REPLAY", "DURABLE", "NETWORK", "DEDUP KEYS", "ABOUT"}}
 	for _, k := range o.table.Transports {
-		c := k.Capabilities
+		// Opening connects to nothing, and capabilities need no connection.
+		t, err := k.Open(env, config.Component{Kind: k.Kind, URL: config.NewSecret(k.Example), Dir: "."})
+		if err != nil {
+			return fmt.Errorf("transport %s: %w", k.Kind, err)
+		}
+		c := t.Capabilities()
 		rows = append(rows, []string{
-			strings.Join(append([]string{k.Kind}, k.Schemes...), ", "), string(c.KeyOrder), string(c.Attempts),
+			k.Example, string(c.KeyOrder), string(c.Attempts),
 			yes(c.DurableDelay), yes(c.ByteWindow), yes(c.Depth), string(c.Browse), yes(c.Transactions),
 			yes(c.Replay), yes(c.Durable), yes(c.Networked), yes(c.SQL), k.Doc,
 		})
+		if err := t.Close(ctx); err != nil {
+			return err
+		}
 	}
 	return printTable(p.out, rows)
 }

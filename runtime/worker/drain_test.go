@@ -55,8 +55,24 @@ func TestSecondSignalQuitsAtOnce(t *testing.T) {
 	s.eventually(p, "the handler runs", func() bool { return len(s.traces().start) == 1 })
 	p.signal(os.Interrupt)
 	s.saying(p, "draining")
+	tick := time.NewTicker(200 * time.Millisecond) // sooner it might be taken for the first one
+	defer tick.Stop()
+	<-tick.C
 	p.signal(syscall.SIGTERM)
 	require.Equal(t, 2, p.exit(), p.stderr)
+}
+
+// TestSignalSentTwice: to a process and to its group, by one sender.
+func TestSignalSentTwice(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "300ms", "done")
+	s.publish("m", 1)
+	p := s.start("run")
+	s.eventually(p, "the handler runs", func() bool { return len(s.traces().start) == 1 })
+	p.signal(syscall.SIGTERM)
+	p.signal(os.Interrupt)
+	require.Zero(t, p.exit(), p.stderr)
+	require.Len(t, s.traces().done, 1)
 }
 
 // TestHandlerThatIgnoresItsContext is cut off at the drain timeout; its message stays.
@@ -126,9 +142,7 @@ func TestClosedOutput(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, out.Close())
 	require.Equal(t, 1, p.exit(), p.stderr)
-	left, err := filepath.Glob(s.path("leat-demo-*"))
-	require.NoError(t, err)
-	require.Empty(t, left)
+	s.demoIsGone()
 
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
@@ -148,6 +162,7 @@ func TestDemoStops(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "0s", "done")
 	demo := s.command("demo", "--seed", "1")
+	demo.Env = append(os.Environ(), "TMPDIR="+s.dir)
 	out := new(record)
 	demo.Stdout = out
 	p := s.begin(demo)
@@ -159,4 +174,13 @@ func TestDemoStops(t *testing.T) {
 	require.NotNil(t, n, out)
 	require.Equal(t, n.published, n.handled+n.dead+n.duplicates)
 	require.Positive(t, n.duplicates)
+	s.demoIsGone()
+}
+
+// demoIsGone looks for the temporary folder of a demo.
+func (s *site) demoIsGone() {
+	s.t.Helper()
+	left, err := filepath.Glob(s.path("leat-demo-*"))
+	require.NoError(s.t, err)
+	require.Empty(s.t, left)
 }

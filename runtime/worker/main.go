@@ -5,7 +5,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
+
+// sameSignal is how soon after the first a signal is not another one: some
+// senders, timeout(1) among them, signal a process and then its whole group.
+const sameSignal = 50 * time.Millisecond
 
 // Main is the whole main function of a worker. It reads the command line,
 // runs the command and ends the process:
@@ -16,7 +21,7 @@ import (
 //	64  wrong command line
 //	78  wrong configuration: starting again will not help
 //
-// The first SIGTERM or SIGINT has a running worker drain, the second ends it
+// The first SIGTERM or SIGINT has a running worker drain, a later one ends it
 // at once. A reader of its output that goes away does not kill it.
 func Main(opts ...Option) {
 	signal.Ignore(syscall.SIGPIPE)
@@ -26,7 +31,9 @@ func Main(opts ...Option) {
 	go func() {
 		<-signals
 		stop()
-		<-signals
+		for first := time.Now(); time.Since(first) < sameSignal; {
+			<-signals
+		}
 		os.Exit(exitForced)
 	}()
 	os.Exit(execute(ctx, os.Args, process{in: os.Stdin, out: os.Stdout, err: os.Stderr, opts: opts}))

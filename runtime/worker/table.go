@@ -38,10 +38,10 @@ type TransportKind struct {
 	Kind string
 	// Schemes are further schemes of the same kind.
 	Schemes []string
+	// Example is a URL of the kind.
+	Example string
 	// Doc is one line for `list transports`.
 	Doc string
-	// Capabilities are those of the default configuration.
-	Capabilities transport.Capabilities
 	// Open makes a transport and connects to nothing: its error is about the
 	// options alone, best made by [config.Component.Decode] or Errorf.
 	Open func(Env, config.Component) (transport.Transport, error)

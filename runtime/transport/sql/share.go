@@ -4,16 +4,12 @@ import (
 	"cmp"
 	"context"
 	stdsql "database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/leat-io/leat/runtime/transport"
 )
-
-// errFenced is a consumer whose instance name another process has taken over.
-var errFenced = errors.New("another process runs under the same instance name and has taken over: give each its own --instance")
 
 // share is one round of sharing out the partitions of a source.
 type share struct {
@@ -128,7 +124,7 @@ func (sh *share) members(ctx context.Context) ([]string, error) {
 			continue
 		}
 		if m.instance == sh.c.cfg.Instance.ID && sh.c.cfg.Instance.Set && !sh.first {
-			return nil, transport.Refuse(fmt.Errorf("instance %q: %w", m.instance, errFenced))
+			return nil, transport.Refuse(fmt.Errorf("instance %q: %w and has taken over: give each its own --instance", m.instance, transport.ErrFenced))
 		}
 		seen := sh.src.sightOf[m.session]
 		if seen == nil || seen.until != m.until {

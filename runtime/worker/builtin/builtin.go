@@ -3,8 +3,6 @@
 package builtin
 
 import (
-	"github.com/leat-io/leat/runtime/transport/memory"
-	"github.com/leat-io/leat/runtime/transport/sql"
 	"github.com/leat-io/leat/runtime/worker"
 )
 
@@ -16,8 +14,10 @@ func All() worker.Option { return worker.Parts(Table()) }
 func Table() worker.Table {
 	return worker.Table{
 		Transports: []worker.TransportKind{
-			{Kind: "sqlite", Doc: "an SQLite file, shared by processes of one machine", Capabilities: new(sql.Transport).Capabilities(), Open: openSQLite},
-			{Kind: "memory", Doc: "within one process: for tests", Capabilities: memory.Capabilities(), Open: openMemory},
+			{Kind: "sqlite", Example: "sqlite://worker.db", Doc: "an SQLite file, shared by processes of one machine", Open: openSQLite},
+			{Kind: "memory", Example: "memory://name", Doc: "within one process: for tests", Open: openMemory},
+			{Kind: "watermill-kafka", Example: "watermill-kafka://host1:9092,host2:9092", Doc: "Watermill's Kafka Pub/Sub", Open: openWatermillKafka},
+			{Kind: "watermill-amqp", Example: "watermill-amqp://host:5672/vhost", Doc: "Watermill's AMQP Pub/Sub", Open: openWatermillAMQP},
 		},
 		Stores: []worker.StoreKind{
 			{Kind: "sqlite", Doc: "tables in an SQLite file", Check: sqliteStore},
