@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# inside.sh ROOT DATA PIDFILE COMMAND...
+#
+# The first process of new mount, pid and ipc namespaces. It becomes COMMAND, which
+# therefore has process id 1 there: when it ends, for whatever reason, the kernel kills
+# what it left behind and drops the mounts and shared memory. With ROOT, COMMAND runs in
+# that root, read-only, with DATA at /srv; with ROOT empty, in the machine's own.
+# PIDFILE, if not empty, gets the process id as seen from outside, its start time, and
+# the id of its parent, which waits for it.
+set -euo pipefail
+root=$1 data=$2 pidfile=$3
+shift 3
+
+if [[ $pidfile ]]; then
+	read -ra stat </proc/self/stat # the outer /proc still
+	printf '%s %s %s\n' "${stat[0]}" "${stat[21]}" "${stat[3]}" >"$pidfile.new"
+	mv "$pidfile.new" "$pidfile"
+fi
+umask 022
+ulimit -n 65536 2>/dev/null || true
+
+if [[ ! $root ]]; then
+	mount -t proc proc /proc
+	exec "$@"
+fi
+mount --bind "$root" "$root"
+mount -o remount,bind,ro "$root"
+mount -t proc proc "$root/proc"
+mount --bind /dev "$root/dev"
+for folder in dev/shm run tmp; do
+	mount -t tmpfs -o mode=1777 tmpfs "$root/$folder"
+done
+mount --bind "$data" "$root/srv"
+exec chroot "$root" "$@"
