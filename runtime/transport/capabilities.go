@@ -20,6 +20,9 @@ type Capabilities struct {
 	// ByteWindow: the broker hands out no more bytes than asked for. Else the
 	// bound on memory is prefetch times the largest message.
 	ByteWindow bool
+	// History: a group that is declared later can begin with what was
+	// published before.
+	History bool
 	// Depth: [Transport.Depth] works.
 	Depth bool
 	// Browse says whether messages can be looked at, and how.

@@ -80,8 +80,8 @@ type Consumer interface {
 	// Settle tells the broker what became of deliveries, in any order. nil
 	// means that all of it is told, or no longer ours to tell (settlements of
 	// a revoked assignment are dropped and change nothing). After an error
-	// the same batch is given again for as long as Receive goes on, so Settle
-	// is idempotent.
+	// the same batch is given again for as long as Receive goes on. The first
+	// verdict on a delivery stands: what is settled already changes nothing.
 	Settle(ctx context.Context, batch []Settlement) error
 
 	// Close releases what is not settled, untouched and with no attempt
@@ -143,7 +143,7 @@ type Declaration struct {
 
 // Depth is what waits for one group, at one moment.
 type Depth struct {
-	Ready   int64     // could be handed out now
+	Ready   int64     // could be handed out now; with what is held, where Held is not known
 	Delayed int64     // waits for its time
 	Held    int64     // handed out and not settled, by any instance; 0 where unknown
 	Oldest  time.Time // when the oldest of them was published; zero if none or unknown

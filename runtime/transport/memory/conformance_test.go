@@ -27,7 +27,11 @@ func conformance(o memory.Options) transporttest.Options {
 					p, err := b.Transport().OpenProducer(tb.Context())
 					require.NoError(tb, err)
 					strangers := []*message.Message{
-						{}, {}, {Payload: []byte{}}, {Payload: []byte("x")}, {UUID: "with an id"},
+						{},
+						{},
+						{Payload: []byte{}},
+						{Payload: []byte("x")},
+						{UUID: "with an id"},
 						{Metadata: message.Metadata{"": "", "\x00": "\xff"}},
 					}
 					require.NoError(tb, p.Publish(tb.Context(), topic, strangers...))

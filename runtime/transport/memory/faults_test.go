@@ -20,7 +20,7 @@ func TestFaultsStrikeTheirCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, memory.Options{})
 	c := r.open()
-	r.publish("m", "k", 3)
+	r.publish("m", "k", 4)
 	d := r.receive(c, 1)[0]
 	ctx := t.Context()
 	cfg := transport.ConsumerConfig{Topics: []string{topicName}, Group: "other", Base: ctx}

@@ -47,6 +47,7 @@ func Capabilities() transport.Capabilities {
 		StableCoordinates: true,
 		ReleaseInOrder:    true,
 		ByteWindow:        true,
+		History:           true,
 		Depth:             true,
 		Browse:            transport.BrowseNone,
 		MaxNameLength:     transport.MaxName,

@@ -110,7 +110,7 @@ func (c *consumer) finish(jobs []*job, taken []*transport.Delivery) []*transport
 		if s.a.Leaving() {
 			return true
 		}
-		s.held[d.Offset] = struct{}{}
+		s.held[d.Offset] = false
 		return false
 	})
 	orphaned, again := false, false
@@ -119,7 +119,7 @@ func (c *consumer) finish(jobs []*job, taken []*transport.Delivery) []*transport
 		j.s.lookBack(j.seen)
 		again = again || j.seen != none
 		for _, id := range j.orphans {
-			j.s.held[id] = struct{}{}
+			j.s.held[id] = false
 			c.orphans[j.s] = append(c.orphans[j.s], id)
 			orphaned = true
 		}

@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	stdsql "database/sql"
+	"fmt"
 	"slices"
 	"time"
 
@@ -24,11 +25,12 @@ func (c *consumer) Settle(ctx context.Context, batch []transport.Settlement) err
 	bySource := map[*source][]*work{}
 	works := map[*spell]*work{}
 	writes := false
-	for _, st := range batch {
+	ours, err := c.ours(batch)
+	if err != nil {
+		return err
+	}
+	for _, st := range ours {
 		s := spellOf(st.Delivery)
-		if s.a.Revoked() {
-			continue
-		}
 		w := works[s]
 		if w == nil {
 			w = &work{s: s}
@@ -40,7 +42,7 @@ func (c *consumer) Settle(ctx context.Context, batch []transport.Settlement) err
 	var lost map[*spell]bool
 	if writes {
 		unbroken := context.WithoutCancel(ctx)
-		err := c.db.InTx(ctx, func(tx *stdsql.Tx) error {
+		err = c.db.InTx(ctx, func(tx *stdsql.Tx) error {
 			lost = map[*spell]bool{}
 			for src, ws := range bySource {
 				if err := c.write(unbroken, tx, src, ws, lost); err != nil {
@@ -58,6 +60,23 @@ func (c *consumer) Settle(ctx context.Context, batch []transport.Settlement) err
 		c.lose(func(s *spell) bool { return lost[s] })
 	}
 	return nil
+}
+
+// ours leaves out what is not ours to tell any more: of a spell that is over,
+// or settled before.
+func (c *consumer) ours(batch []transport.Settlement) ([]transport.Settlement, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ours := make([]transport.Settlement, 0, len(batch))
+	for _, st := range batch {
+		if st.Verdict < transport.Ack || st.Verdict > transport.Record {
+			return nil, fmt.Errorf("settle %s: verdict %d is not known", st.Delivery.Coordinates(), st.Verdict)
+		}
+		if s := spellOf(st.Delivery); !s.a.Revoked() && s.holds(st.Delivery.Offset) {
+			ours = append(ours, st)
+		}
+	}
+	return ours, nil
 }
 
 // add sorts one settlement in, and tells whether it writes anything.
@@ -190,6 +209,9 @@ func (c *consumer) forget(works map[*spell]*work) {
 	for s, w := range works {
 		s.drop(w.gone, c.scanning)
 		for _, id := range w.release {
+			if !s.holds(id) {
+				continue
+			}
 			delete(s.held, id)
 			s.lookBack(id)
 			released = true

@@ -175,7 +175,7 @@ func (sh *share) take(ctx context.Context, p partitionRow) error {
 	if err != nil {
 		return err
 	}
-	s := &spell{src: src, part: int32(p.part), epoch: p.epoch + 1, back: none, held: map[int64]struct{}{}} //nolint:gosec // at most maxPartitions
+	s := &spell{src: src, part: int32(p.part), epoch: p.epoch + 1, back: none, held: map[int64]bool{}} //nolint:gosec // at most maxPartitions
 	err = first(ctx, c.db, sh.tx, "SELECT EXISTS (SELECT 1 FROM leat_attempts WHERE topic_id = ? AND group_id = ? AND part = ?)", []any{src.id, src.group, p.part}, &s.failed)
 	sh.gained = append(sh.gained, s)
 	return err

@@ -47,11 +47,11 @@ type spell struct {
 	epoch int64
 	a     *transport.Assignment
 
-	cursor    int64 // the highest id read
-	back      int64 // look again from here up to cursor; none: nothing to look for
-	floor     int64 // the cursor of about a second ago
-	held      map[int64]struct{}
-	lingering []int64 // settled while a scan was under way, and still in held
+	cursor    int64          // the highest id read
+	back      int64          // look again from here up to cursor; none: nothing to look for
+	floor     int64          // the cursor of about a second ago
+	held      map[int64]bool // true: settled while a scan was under way
+	lingering []int64        // those
 	paused    bool
 	failed    bool      // there may be rows in leat_attempts
 	renewed   time.Time // before the lease was last renewed
@@ -65,13 +65,22 @@ func (s *spell) lookBack(id int64) { s.back = min(s.back, id) }
 
 // drop ends the holding of ids that are settled.
 func (s *spell) drop(ids []int64, scanning bool) {
-	if scanning {
-		s.lingering = append(s.lingering, ids...)
-		return
-	}
 	for _, id := range ids {
-		delete(s.held, id)
+		switch {
+		case !s.holds(id):
+		case scanning:
+			s.held[id] = true
+			s.lingering = append(s.lingering, id)
+		default:
+			delete(s.held, id)
+		}
 	}
+}
+
+// holds tells whether id is handed out and not settled.
+func (s *spell) holds(id int64) bool {
+	settled, held := s.held[id]
+	return held && !settled
 }
 
 // scanned lets go of what was settled during a scan that has returned.

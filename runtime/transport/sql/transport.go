@@ -62,6 +62,7 @@ func (t *Transport) Capabilities() transport.Capabilities {
 		StableCoordinates: true,
 		ReleaseInOrder:    true,
 		ByteWindow:        true,
+		History:           true,
 		Depth:             true,
 		Browse:            transport.BrowseReads,
 		Durable:           true,

@@ -3,6 +3,7 @@ package transporttest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/stretchr/testify/require"
@@ -128,9 +129,10 @@ func codec(r *rig) {
 		}
 		r.publish(s.pub, s.topic, odd, msg(fmt.Sprint("good-", i), "k"))
 		ds := m.receive(2)
-		require.Equal(r, []string{odd.UUID, fmt.Sprint("good-", i)}, ids(ds))
-		require.Equal(r, []byte(odd.Payload), ds[0].Payload)
-		require.Equal(r, map[string]string(odd.Metadata), ds[0].Headers.Map())
+		r.all([]string{odd.UUID, fmt.Sprint("good-", i)}, ds)
+		d := ds[slices.Index(ids(ds), odd.UUID)]
+		require.Equal(r, []byte(odd.Payload), d.Payload)
+		require.Equal(r, map[string]string(odd.Metadata), d.Headers.Map())
 		m.settle(transport.Ack, ds...)
 	}
 	m.quiet()

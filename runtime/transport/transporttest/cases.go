@@ -54,6 +54,7 @@ func cases() []testCase {
 		{"C1_release", release, nil},
 		{"C3_partial_batch", partialBatch, nil},
 		{"C7_settle_twice", settleTwice, nil},
+		{"C7_ack_after_return", ackAfterReturn, nil},
 		{"C7_settle_late", settleLate, nil},
 		{"D2_never_early", neverEarly, needs(delays)},
 		{"D5_context", contexts, nil},
@@ -106,12 +107,7 @@ func hook(name string) need {
 	}
 }
 
-func history(r *rig) string {
-	if why := r.o.Lacks["History"]; why != "" {
-		return "no history: " + why
-	}
-	return ""
-}
+func history(r *rig) string { return capability(r.caps.History, "History") }
 
 func capability(has bool, name string) string {
 	if has {

@@ -24,5 +24,7 @@
 // hook that [Broker] does not have. A promise never skips. What was skipped,
 // and why, is logged as a table at the end (seen with -v) and returned.
 //
-// [Check] runs the same cases without a test to fail, and reports.
+// [Check] runs the same cases without a test to fail, and reports. Where the
+// broker is within the process, it can do so in a bubble of testing/synctest, in
+// no time at all.
 package transporttest

@@ -1,6 +1,8 @@
 package transporttest
 
 import (
+	"slices"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/leat-io/leat/runtime/transport"
@@ -40,8 +42,8 @@ func commitOrder(r *rig) {
 		commits = append(commits, r.broker.PublishLater(r.TB, s.topic, msg(id, key)))
 	}
 	var all []*transport.Delivery
-	for i := len(commits) - 1; i >= 0; i-- {
-		commits[i]()
+	for i, commit := range slices.Backward(commits) {
+		commit()
 		ds := m.receive(1)
 		require.Equal(r, want[i:i+1], ids(ds))
 		all = append(all, ds...)
@@ -59,7 +61,7 @@ func groupDuringCommit(r *rig) {
 	m := s.joinAs(r.name("new"))
 	want := s.send("m", "k", 3)
 	ds := m.receive(3)
-	require.Equal(r, want, ids(ds))
+	r.all(want, ds)
 	m.settle(transport.Ack, ds...)
 	commit()
 	require.Equal(r, []string{"late"}, ids(m.receive(1)))

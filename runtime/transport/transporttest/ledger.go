@@ -65,8 +65,8 @@ func (l *ledger) finish(m *member, ds []*transport.Delivery) {
 }
 
 // work has m receive, and settle at once.
-func (l *ledger) work(m *member) (stop func()) {
-	return m.pump(maxLimit, func(ds []*transport.Delivery) {
+func (l *ledger) work(m *member) {
+	m.pump(maxLimit, func(ds []*transport.Delivery) {
 		l.take(m, ds)
 		l.finish(m, ds)
 	})

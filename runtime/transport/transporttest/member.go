@@ -3,6 +3,7 @@ package transporttest
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -107,6 +108,15 @@ func (m *member) settle(v transport.Verdict, ds ...*transport.Delivery) {
 	require.NoError(m.r, m.tell(settlements(v, ds...)), "settle %s", v)
 }
 
+// ackSome acks n of what is there, and gives those of ids that are left.
+func (m *member) ackSome(all []string, n int) []string {
+	m.r.Helper()
+	ds := m.receive(n)
+	m.settle(transport.Ack, ds...)
+	done := ids(ds)
+	return slices.DeleteFunc(slices.Clone(all), func(id string) bool { return slices.Contains(done, id) })
+}
+
 func (m *member) tell(batch []transport.Settlement) error {
 	ctx, cancel := m.r.within()
 	defer cancel()
@@ -135,8 +145,8 @@ func settlements(v transport.Verdict, ds ...*transport.Delivery) []transport.Set
 }
 
 // pump receives in the background, as the engine does, and hands on what
-// comes. stop ends that, and waits for it.
-func (m *member) pump(limit int, hand func([]*transport.Delivery)) (stop func()) {
+// comes, until the case is over.
+func (m *member) pump(limit int, hand func([]*transport.Delivery)) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(m.r.Context()))
 	done := make(chan struct{})
 	go func() {
@@ -152,10 +162,8 @@ func (m *member) pump(limit int, hand func([]*transport.Delivery)) (stop func())
 			hand(ds)
 		}
 	}()
-	stop = func() {
+	m.r.Cleanup(func() {
 		cancel()
 		<-done
-	}
-	m.r.Cleanup(stop)
-	return stop
+	})
 }

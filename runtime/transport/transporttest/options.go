@@ -17,8 +17,6 @@ type Options struct {
 	Open func(tb TB) Broker
 
 	// Lacks says why a hook of [Broker] is missing, by the name of its field.
-	// It also has one thing that no field of capabilities tells: "History",
-	// for brokers that keep nothing for a group that is not there yet.
 	Lacks map[string]string
 
 	// Takeover is how long the broker may take to give what a killed member

@@ -22,14 +22,14 @@ func honestPublish(r *rig) {
 	batch := []*message.Message{msg("m-0", "k"), msg("m-1", "k"), msg("m-2", "k")}
 	r.readable(undeclared, batch, pub.Publish(within, undeclared, batch...))
 
-	bad := "not a name"
-	err := pub.Publish(within, bad, batch...)
-	require.Error(r, err)
-	var pe *transport.PublishError
-	if errors.As(err, &pe) {
-		require.Len(r, pe.Failed, len(batch), "none was published")
-		for _, f := range pe.Failed {
-			require.True(r, f.Permanent, "no later try can help a name: %v", f.Err)
+	for _, bad := range illegalNames() {
+		err := pub.Publish(within, bad, batch...)
+		require.Error(r, err, "published to %q", bad)
+		if pe, ok := errors.AsType[*transport.PublishError](err); ok {
+			require.Len(r, pe.Failed, len(batch), "none was published")
+			for _, f := range pe.Failed {
+				require.True(r, f.Permanent, "no later try can help a name: %v", f.Err)
+			}
 		}
 	}
 
@@ -69,7 +69,7 @@ func (r *rig) readable(topic string, batch []*message.Message, err error) {
 			want = append(want, msg.UUID)
 		}
 	}
-	require.Equal(r, want, ids(m.receive(len(want))))
+	r.all(want, m.receive(len(want)))
 	m.quiet()
 }
 

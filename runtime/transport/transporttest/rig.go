@@ -131,12 +131,10 @@ func (r *rig) stream() *stream {
 func (s *stream) send(prefix, key string, n int) []string {
 	s.Helper()
 	ids := make([]string, n)
-	msgs := make([]*message.Message, n)
-	for i := range msgs {
+	for i := range ids {
 		ids[i] = fmt.Sprintf("%s-%d", prefix, i)
-		msgs[i] = msg(ids[i], key)
 	}
-	s.publish(s.pub, s.topic, msgs...)
+	s.publish(s.pub, s.topic, messages(key, ids)...)
 	return ids
 }
 
@@ -185,6 +183,20 @@ func msg(id, key string) *message.Message {
 		m.Metadata.Set(transport.KeyHeader, key)
 	}
 	return m
+}
+
+func messages(key string, ids []string) []*message.Message {
+	msgs := make([]*message.Message, len(ids))
+	for i, id := range ids {
+		msgs[i] = msg(id, key)
+	}
+	return msgs
+}
+
+// all checks that these have come, in whatever order.
+func (r *rig) all(want []string, ds []*transport.Delivery) {
+	r.Helper()
+	require.ElementsMatch(r, want, ids(ds))
 }
 
 func ids(ds []*transport.Delivery) []string {

@@ -2,6 +2,7 @@ package transporttest
 
 import (
 	"context"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
@@ -17,7 +18,12 @@ func Run(t *testing.T, o Options) Report {
 	report := each(o, nil, func(c testCase, res *Result) {
 		t.Run(c.name, func(t *testing.T) {
 			res.Case = c.name
-			defer func() { res.Failed = t.Failed() }()
+			defer func() {
+				if v := recover(); v != nil { // the other cases go on
+					t.Errorf("panic: %v\n%s", v, debug.Stack())
+				}
+				res.Failed = t.Failed()
+			}()
 			if res.Skip = c.run(t, &o); res.Skip != "" {
 				t.Skip(res.Skip)
 			}
@@ -34,7 +40,9 @@ func Check(ctx context.Context, o Options, names ...string) Report {
 	o = o.withDefaults()
 	return each(o, names, func(c testCase, res *Result) {
 		res.Case = c.name
-		res.Failures = record(ctx, c.name, func(tb TB) { res.Skip = c.run(tb, &o) })
+		res.Failures = record(ctx, c.name, func(tb TB) { //nolint:contextcheck // tb carries it
+			res.Skip = c.run(tb, &o)
+		})
 		res.Failed = len(res.Failures) > 0
 	})
 }

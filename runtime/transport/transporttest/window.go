@@ -4,19 +4,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leat-io/leat/runtime/transport"
 )
-
-func messages(key string, ids []string) []*message.Message {
-	msgs := make([]*message.Message, len(ids))
-	for i, id := range ids {
-		msgs[i] = msg(id, key)
-	}
-	return msgs
-}
 
 // limit: no Receive gives more than it was asked for.
 func limit(r *rig) {
@@ -54,8 +45,7 @@ func byteWindow(r *rig) {
 	var all []*transport.Delivery
 	for bytes := int64(ask); len(all) < len(sizes); {
 		ds, err := m.Receive(ctx, maxLimit, bytes)
-		var need transport.NeedBytes
-		if errors.As(err, &need) {
+		if need, ok := errors.AsType[transport.NeedBytes](err); ok {
 			require.Empty(r, ds)
 			require.Equal(r, int64(ask), bytes, "as many bytes as were needed are not enough")
 			require.Greater(r, int64(need), bytes, "needs more than it was offered")
@@ -73,8 +63,7 @@ func byteWindow(r *rig) {
 		bytes = ask
 	}
 	for i, d := range all {
-		require.Equal(r, fmt.Sprint("m-", i), d.ID)
-		require.Len(r, d.Payload, sizes[i])
+		require.Len(r, d.Payload, sizes[i], "%s came in place of m-%d", d.ID, i)
 	}
 	m.quiet()
 }
@@ -106,7 +95,7 @@ func pause(r *rig) {
 	m.quiet()
 	m.Resume(paused)
 	ds = m.receive(len(shut))
-	require.Equal(r, shut, ids(ds), "of the assignment that goes on")
+	r.all(shut, ds)
 	m.settle(transport.Ack, ds...)
 	m.quiet()
 	m.reopen()
