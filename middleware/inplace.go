@@ -3,7 +3,6 @@ package middleware
 import (
 	"bytes"
 	"context"
-	"errors"
 	"maps"
 	"math/rand/v2"
 	"time"
@@ -17,7 +16,7 @@ import (
 // nothing about the message. Of a message under the engine only the attempt's
 // own context counts: a link outside may have put a shorter one on the message.
 func interrupted(ctx context.Context, a *transport.Attempt, err error) bool {
-	if errors.Is(err, transport.ErrShutdown) || errors.Is(err, transport.ErrRevoked) {
+	if transport.Interrupts(err) {
 		return true
 	}
 	if a != nil {

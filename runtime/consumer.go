@@ -7,11 +7,14 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/leat-io/leat/runtime/telemetry"
 	"github.com/leat-io/leat/runtime/transport"
 )
 
@@ -37,11 +40,16 @@ type consumer struct {
 	log    *slog.Logger
 	noisy  sampler
 
+	tracer    *telemetry.Tracer    // nil: no spans
+	durations *telemetry.Durations // nil: attempts are not timed
+
 	chain   message.HandlerFunc
-	own     *outlet       // dead letters
-	out     *outlet       // outputs
-	started chan struct{} // closed at the first complete start
-	epoch   time.Time     // attempts are timed from here; none begins at 0
+	own     atomic.Pointer[outlet] // dead letters
+	out     atomic.Pointer[outlet] // outputs
+	started chan struct{}          // closed at the first complete start
+
+	settledByHand, keyless, saying atomic.Bool // warned of; and a log is being written
+	epoch                          time.Time   // attempts are timed from here; none begins at 0
 
 	base    context.Context //nolint:containedctx // parent of all deliveries of this run
 	abandon context.CancelCauseFunc
@@ -59,7 +67,7 @@ type consumer struct {
 	over     bool          // too much is held by order
 	draining bool
 	quiet    chan struct{}      // closed when draining and nothing runs any more
-	untold   map[string]untold  // acks that a lost connection did not take
+	unsent   map[string]unsent  // acks that a lost connection did not take
 	status   Status             // counters and what happened last
 	troubles map[string]trouble // what keeps going wrong, by what it concerns
 }
@@ -71,9 +79,14 @@ func newConsumer(r *Router, name string, t transport.Transport, topic string, h 
 	if err := transport.CheckName("group", p.Group); err != nil {
 		return nil, err
 	}
+	if err := checkWords(p); err != nil {
+		return nil, err
+	}
 	switch {
 	case h == nil:
 		return nil, errors.New("no handler")
+	case p.Middleware == nil && (p.Timeout > 0 || p.Dedup != nil || len(p.Wrap)+len(p.Use) > 0):
+		return nil, errors.New("the policy has links, and an empty Middleware: set it to middleware.Default(policy)")
 	case p.Concurrency < 1 || p.PrefetchBytes < 1 || p.Span < 1:
 		return nil, errors.New("concurrency, prefetch_bytes and span must be at least 1")
 	case p.Prefetch < p.Concurrency:
@@ -105,9 +118,27 @@ func newConsumer(r *Router, name string, t transport.Transport, topic string, h 
 		log:     r.opts.Log.With("consumer", name),
 		started: make(chan struct{}), fed: make(chan struct{}, 1), quiet: make(chan struct{}),
 		q: newQueue(p, caps.StableCoordinates), pool: make(map[*worker]struct{}),
-		status:   Status{Consumer: name, Topics: topics, Group: p.Group, State: StateStarting},
+		status:   newStatus(name, topics, p),
 		troubles: make(map[string]trouble),
 	}, nil
+}
+
+// checkWords refuses words that a policy does not know.
+func checkWords(p transport.Policy) error {
+	for _, w := range []struct {
+		what, is string
+		known    []string
+	}{
+		{"order", string(p.Order), []string{string(transport.OrderKey), string(transport.OrderPartition), string(transport.OrderNone)}},
+		{"retry order", string(p.RetryOrder), []string{string(transport.RetryKeep), string(transport.RetryOvertake)}},
+		{"dead letter", string(p.DeadLetter.Mode), []string{string(transport.DeadToTopic), string(transport.DeadDrop), string(transport.DeadBlock)}},
+		{"start", string(p.Start), []string{string(transport.StartEarliest), string(transport.StartLatest)}},
+	} {
+		if !slices.Contains(w.known, w.is) {
+			return fmt.Errorf("%s %q: there is %s", w.what, w.is, strings.Join(w.known, ", "))
+		}
+	}
+	return nil
 }
 
 // sharesGroup names a topic that both read in the same group.
@@ -141,20 +172,23 @@ func (c *consumer) supervise(ctx context.Context) error {
 	c.base, c.abandon = base, abandon
 	defer abandon(transport.ErrShutdown)
 	for tries := 0; ; {
-		opened, err := c.connect(ctx)
+		began := time.Now()
+		err := c.connect(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return c.finish()
 		case transport.Refused(err) && !c.router.isReady(), errors.Is(err, transport.ErrFenced):
+			c.abandon(transport.ErrShutdown)
+			c.drain(c.base)
 			c.setState(StateFailed, err)
 			return fmt.Errorf("consumer %q: %w", c.name, err)
 		}
-		if tries++; opened {
+		if tries++; time.Since(began) > longestReopen {
 			tries = 1
 		}
 		wait := reopenWait(tries)
 		c.setState(StateReconnecting, err)
-		c.log.WarnContext(ctx, "consumer lost its broker", "error", err, "next_try", wait)
+		c.log.WarnContext(ctx, "consumer has no broker", "error", brief(err), "next_try", wait)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -172,10 +206,10 @@ func reopenWait(tries int) time.Duration {
 }
 
 // connect runs one session: it returns when the broker is lost or ctx ends.
-func (c *consumer) connect(ctx context.Context) (opened bool, err error) {
+func (c *consumer) connect(ctx context.Context) error {
 	s, err := c.open(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	c.setState(StateRunning, nil)
 	select {
@@ -198,22 +232,24 @@ func (c *consumer) connect(ctx context.Context) (opened bool, err error) {
 	if cerr := s.c.Close(closing); cerr != nil && err == nil {
 		c.log.WarnContext(ctx, "consumer did not leave its broker cleanly", "error", cerr)
 	}
-	return true, err
+	return err
 }
 
 // open declares what the consumer needs and joins its group. Nothing is taken
 // in before the dead letter is known to be there.
 func (c *consumer) open(ctx context.Context) (*session, error) {
-	var err error
-	if c.own, err = c.router.outletOf(ctx, c.t); err != nil {
+	own, err := c.router.outletOf(ctx, c.t)
+	if err != nil {
 		return nil, err
 	}
-	c.out = c.own
+	out := own
 	if c.p.Output != nil {
-		if c.out, err = c.router.outletOf(ctx, c.p.Output); err != nil {
+		if out, err = c.router.outletOf(ctx, c.p.Output); err != nil {
 			return nil, err
 		}
 	}
+	c.own.Store(own)
+	c.out.Store(out)
 	mode := c.router.opts.Topology
 	var ds []transport.Declaration
 	for _, tp := range c.topics {
@@ -243,7 +279,7 @@ func (c *consumer) open(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
 	}
-	s := newSession(tc, c.p)
+	s := newSession(ctx, tc, c)
 	c.mu.Lock()
 	c.session, c.need, c.over = s, 0, false
 	c.mu.Unlock()
@@ -257,8 +293,10 @@ func (c *consumer) drain(ctx context.Context) {
 	c.setState(StateDraining, nil)
 	c.mu.Lock()
 	c.draining = true
-	for _, sp := range c.q.spells {
-		c.giveBack(c.q.withdraw(sp, false))
+	if !c.p.AckOnReceive {
+		for _, sp := range c.q.spells {
+			c.giveBack(c.q.withdraw(sp, false))
+		}
 	}
 	c.checkQuiet()
 	for _, w := range c.idle {
@@ -272,10 +310,19 @@ func (c *consumer) drain(ctx context.Context) {
 	select {
 	case <-c.quiet:
 		return
+	case <-c.base.Done():
 	case <-timeout.C:
+		c.log.ErrorContext(ctx, "drain timeout: cancelling what still runs")
+		c.abandon(transport.ErrShutdown)
 	}
-	c.log.ErrorContext(ctx, "drain timeout: cancelling what still runs")
-	c.abandon(transport.ErrShutdown)
+	if c.p.AckOnReceive {
+		c.mu.Lock()
+		for _, sp := range c.q.spells {
+			c.lose(c.q.withdraw(sp, false))
+		}
+		c.checkQuiet()
+		c.mu.Unlock()
+	}
 	grace := time.NewTimer(cancelGrace)
 	defer grace.Stop()
 	select {
@@ -307,7 +354,7 @@ func (c *consumer) finish() error {
 
 // checkQuiet tells the drain that nothing runs any more. mu is held.
 func (c *consumer) checkQuiet() {
-	if c.draining && c.q.running == 0 && c.q.closing == 0 {
+	if c.draining && c.q.running == 0 && c.q.closing == 0 && (!c.p.AckOnReceive || c.q.count == 0) {
 		select {
 		case <-c.quiet:
 		default:

@@ -27,6 +27,7 @@ type spell struct {
 	last       *item
 	leaving    bool // nothing of it starts any more
 	paused     bool // as the transport was told
+	resting    bool // to be paused for a while
 	shut       bool // some of it was given back: what comes before that returns would overtake
 	openFrom   int  // and then until this Receive
 }

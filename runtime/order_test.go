@@ -227,8 +227,8 @@ func TestOvertake(t *testing.T) {
 	})
 }
 
-// TestCreditInBytes: no more bytes are held than asked for, and a message
-// larger than all of it is let in alone.
+// TestCreditInBytes: no more bytes are held than asked for and one message,
+// which may be larger than all of it.
 func TestCreditInBytes(t *testing.T) {
 	t.Parallel()
 	worlds(t, func(w *world) {
@@ -239,11 +239,7 @@ func TestCreditInBytes(t *testing.T) {
 		var most atomic.Int64
 		w.consume(func(m *message.Message) ([]*message.Message, error) {
 			s := w.router.Status()[0]
-			if len(m.Payload) > limit {
-				require.Equal(w, 1, s.InFlight, "alone")
-			} else {
-				most.Store(max(most.Load(), s.InFlightBytes))
-			}
+			most.Store(max(most.Load(), s.InFlightBytes))
 			time.Sleep(time.Millisecond)
 			return nil, nil
 		}, w.policy(func(p *transport.Policy) { p.PrefetchBytes, p.Concurrency, p.Prefetch = limit, 4, 64 }))
@@ -255,7 +251,7 @@ func TestCreditInBytes(t *testing.T) {
 			w.publish("in", msg(fmt.Sprint(i), "", strings.Repeat("x", size)))
 		}
 		require.Equal(w, int64(40), w.settled().Count(transport.Handled))
-		require.LessOrEqual(w, most.Load(), int64(limit))
+		require.LessOrEqual(w, most.Load(), int64(limit+3*limit+100), "one beyond the credit at most")
 	})
 }
 

@@ -3,6 +3,7 @@ package runtime
 import (
 	"bytes"
 	"slices"
+	"time"
 )
 
 // park puts an item that runs or closes to sleep; its lane stays taken. One at
@@ -56,6 +57,34 @@ func (q *queue) heldOver() bool {
 	return n >= max(1, q.prefetch/2) || n > 1 && q.heldBytes >= q.maxBytes/2
 }
 
+// mayPark tells whether an item may sleep here, as far as what is held by order
+// allows it.
+func (q *queue) mayPark(it *item) bool {
+	return !q.heldOver() && (it.size <= q.maxBytes || q.exempt == nil)
+}
+
+// clear removes an item that runs or closes, and returns what waited in its
+// lane, removed too.
+func (q *queue) clear(it *item) []*item {
+	var behind []*item
+	if l := it.lane; l != nil {
+		for w := l.wait.pop(); w != nil; w = l.wait.pop() {
+			q.unfollow(w)
+			q.forget(w)
+			behind = append(behind, w)
+		}
+	}
+	q.done(it, false, time.Time{})
+	return behind
+}
+
+// unfollow takes a follower from its leader.
+func (q *queue) unfollow(it *item) {
+	if it.leader != nil {
+		it.leader.follower, it.leader = nil, nil
+	}
+}
+
 // heldBeyond tells whether more than that is held.
 func (q *queue) heldBeyond() bool {
 	n := q.parked + q.stuck
@@ -72,9 +101,7 @@ func (q *queue) shed(sp *spell) []*item {
 		if it.state == queued && it.lane.busy.state == parked {
 			it.lane.wait.remove(func(w *item) bool { return w == it })
 			q.hold(sp.part, 0, -1, -it.size)
-			if it.leader != nil {
-				it.leader.follower, it.leader = nil, nil
-			}
+			q.unfollow(it)
 			q.forget(it)
 			out = append(out, it)
 			sp.shut = true
@@ -114,9 +141,7 @@ func (q *queue) withdraw(sp *spell, over bool) []*item {
 			}
 		case gone, following:
 		}
-		if it.leader != nil {
-			it.leader.follower, it.leader = nil, nil
-		}
+		q.unfollow(it)
 		q.forget(it)
 		out = append(out, it)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -88,8 +89,12 @@ func (o *outlet) send(ctx context.Context, topic string, batch []*publication, s
 	}
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	err := o.producer.Publish(ctx, topic, msgs...)
+	err := o.try(ctx, topic, msgs)
 	partly, ok := errors.AsType[*transport.PublishError](err)
+	ok = ok && len(partly.Failed) > 0
+	for i := 0; ok && i < len(partly.Failed); i++ {
+		ok = partly.Failed[i].Index >= 0 && partly.Failed[i].Index < len(msgs)
+	}
 	at := 0
 	for _, p := range batch {
 		mine := err
@@ -111,33 +116,58 @@ func (o *outlet) send(ctx context.Context, topic string, batch []*publication, s
 	}
 }
 
+// try survives a producer that panics.
+func (o *outlet) try(ctx context.Context, topic string, msgs []*message.Message) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &transport.Panicked{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return o.producer.Publish(ctx, topic, msgs...)
+}
+
 // publishOutputs publishes what a run has left, in order, until all of it is
 // confirmed. It returns an error if some of it can never be, or if the drain
 // ran out of time.
-func (c *consumer) publishOutputs(it *item, outs []transport.Output) error {
+func (c *consumer) publishOutputs(it *item, r *result) error {
+	if err := c.checkOutputs(r.outputs); err != nil {
+		return err
+	}
 	nth := make(map[[2]string]int)
-	for i := 0; i < len(outs); {
-		topic := outs[i].Topic
-		if topic == "" {
-			topic = c.p.PublishTo
-		}
-		if topic == "" {
-			return errNoPublishTo
-		}
-		if err := transport.CheckName("topic", topic); err != nil {
-			return err
-		}
+	for i := 0; i < len(r.outputs); {
+		topic := r.outputs[i].Topic
 		var msgs []*message.Message
-		for ; i < len(outs) && (outs[i].Topic == topic || outs[i].Topic == "" && topic == c.p.PublishTo); i++ {
-			m := outs[i].Message
-			if m == nil {
-				return errors.New("handler returned a nil message")
-			}
+		for ; i < len(r.outputs) && r.outputs[i].Topic == topic; i++ {
+			m := r.outputs[i].Message
 			slot := [2]string{topic, m.Metadata.Get(transport.KeyHeader)}
 			msgs = append(msgs, c.identify(it.d, m, slot, nth[slot]))
 			nth[slot]++
 		}
-		if err := c.publishUntilConfirmed(c.out, topic, msgs); err != nil {
+		spans := c.beginSends(r, topic, msgs)
+		err := c.publishUntilConfirmed(c.out.Load(), topic, msgs)
+		endSends(spans, err)
+		if err != nil {
+			return err
+		}
+		c.countOutputs(len(msgs))
+	}
+	return nil
+}
+
+// checkOutputs fills in publish_to, and refuses what can never be published
+// before any of it is.
+func (c *consumer) checkOutputs(outs []transport.Output) error {
+	for i := range outs {
+		if outs[i].Topic == "" {
+			outs[i].Topic = c.p.PublishTo
+		}
+		switch {
+		case outs[i].Topic == "":
+			return errNoPublishTo
+		case outs[i].Message == nil:
+			return errors.New("handler left a nil message to publish")
+		}
+		if err := transport.CheckName("topic", outs[i].Topic); err != nil {
 			return err
 		}
 	}
@@ -184,7 +214,7 @@ func randomID(id string) bool {
 
 // publishDead publishes the copy of a message that has failed for good, made
 // from what was received. It returns an error only if the drain ran out of time.
-func (c *consumer) publishDead(it *item, r result) error {
+func (c *consumer) publishDead(it *item, r *result) error {
 	d, topic := it.d, r.dead.Topic
 	topic, err := transport.DeadTopic(topic, d.Topic, c.p.Group)
 	if err != nil {
@@ -195,14 +225,22 @@ func (c *consumer) publishDead(it *item, r result) error {
 	if first.IsZero() {
 		first = now
 	}
-	m := transport.DeadMessage(d.ID, d.Payload, d.Headers.Map(), transport.DeadInfo{
+	info := transport.DeadInfo{
 		Reason: r.reason, Err: r.err, Topic: d.Topic, Coordinates: d.Coordinates(),
 		Group: c.p.Group, Consumer: c.name, Instance: c.router.opts.Instance.ID,
 		Attempts: r.n, FirstFailure: first, LastFailure: now, Enqueued: d.Enqueued,
+	}
+	m := transport.DeadMessage(d.ID, d.Payload, d.Headers.Map(), info)
+	span := c.beginSend(r.trace, c.t, topic, m)
+	err = c.persist(stepDeadLetter, topic, func(ctx context.Context) error {
+		err := c.own.Load().publish(ctx, topic, []*message.Message{m})
+		if partly, ok := errors.AsType[*transport.PublishError](err); ok && partly.Failed[0].Permanent && info.Err != nil {
+			info.Err = nil // perhaps what we add makes it too large
+			m = transport.DeadMessage(d.ID, d.Payload, d.Headers.Map(), info)
+		}
+		return err
 	})
-	err = c.persist("dead letter "+topic, func(ctx context.Context) error {
-		return c.own.publish(ctx, topic, []*message.Message{m})
-	})
+	endSends(span, err)
 	if err == nil {
 		c.log.ErrorContext(c.base, "message dead-lettered", "topic", d.Topic, "message_id", d.ID,
 			"dead_letter", topic, "reason", r.reason, "attempts", r.n, "error", r.text)
@@ -214,7 +252,7 @@ func (c *consumer) publishDead(it *item, r result) error {
 // returns an error for what is permanent, or if the drain ran out of time.
 func (c *consumer) publishUntilConfirmed(o *outlet, topic string, msgs []*message.Message) error {
 	var forever error
-	err := c.persist("output "+topic, func(ctx context.Context) error {
+	err := c.persist(stepOutput, topic, func(ctx context.Context) error {
 		err := o.publish(ctx, topic, msgs)
 		partly, ok := errors.AsType[*transport.PublishError](err)
 		if !ok {
@@ -235,28 +273,4 @@ func (c *consumer) publishUntilConfirmed(o *outlet, topic string, msgs []*messag
 		err = forever
 	}
 	return err
-}
-
-// persist tries something with growing waits until it succeeds. While it does
-// not, the consumer's status says so. It returns an error only when the drain
-// ran out of time.
-func (c *consumer) persist(what string, try func(ctx context.Context) error) error {
-	for tries := 1; ; tries++ {
-		err := try(c.base)
-		if err == nil {
-			if tries > 1 {
-				c.clearTrouble(what)
-			}
-			return nil
-		}
-		if c.base.Err() != nil {
-			return err
-		}
-		c.setTrouble(what, err)
-		select {
-		case <-time.After(reopenWait(tries)):
-		case <-c.base.Done():
-			return err
-		}
-	}
 }

@@ -12,7 +12,6 @@ import (
 // with no clock, lock or goroutine of its own; the consumer's mutex guards it.
 type queue struct {
 	order    transport.Order
-	key      func(*transport.Delivery) string
 	prefetch int
 	maxBytes int64
 	unstable bool // coordinates do not name a message
@@ -37,25 +36,24 @@ type queue struct {
 func newQueue(p transport.Policy, stable bool) *queue {
 	return &queue{
 		unstable: !stable,
-		order:    p.Order, key: p.OrderKey, prefetch: p.Prefetch, maxBytes: p.PrefetchBytes,
+		order:    p.Order, prefetch: p.Prefetch, maxBytes: p.PrefetchBytes,
 		parts: make(map[partID]*part), spells: make(map[*transport.Assignment]*spell),
 	}
 }
 
 // credit is what may be received now; need is what a message that was too
-// large asked for. Where that is more than is left, it is let in alone once
-// all else that is held waits behind failing messages, which may be for long.
+// large asked for. Where that is more than is left, it is let in by itself, and
+// nothing else before there is room again: so a large message waits for no
+// slow one, and no more than one beyond the bytes is ever held.
 func (q *queue) credit(need int64) (n int, size int64) {
 	n, size = q.prefetch-q.count, q.maxBytes-q.bytes
 	switch {
-	case n <= 0:
+	case n <= 0 || size <= 0:
 		return 0, 0
-	case size >= max(need, 1):
-		return n, size
-	case need > 0 && q.bytes == q.heldBytes && q.bytes <= q.maxBytes:
+	case size < need:
 		return 1, need
 	default:
-		return 0, 0
+		return n, size
 	}
 }
 
@@ -76,7 +74,7 @@ func (q *queue) spellOf(a *transport.Assignment, s *session) (sp *spell, begun b
 }
 
 // admit takes a delivery into its lane.
-func (q *queue) admit(d *transport.Delivery, sp *spell) *item {
+func (q *queue) admit(d *transport.Delivery, sp *spell, key string) *item {
 	it := q.free
 	if it != nil {
 		q.free = it.next
@@ -89,7 +87,7 @@ func (q *queue) admit(d *transport.Delivery, sp *spell) *item {
 	q.count++
 	q.bytes += it.size
 	sp.link(it)
-	it.lane = q.laneOf(sp.part, d)
+	it.lane = q.laneOf(sp.part, key)
 	if len(q.orphans) > 0 {
 		if it.leader = q.orphanOf(it); it.leader != nil {
 			it.leader.follower = it
@@ -122,15 +120,12 @@ func (q *queue) start(it *item) {
 	q.ready.push(it)
 }
 
-// laneOf finds the lane of a delivery; nil where it need not wait for any other.
-func (q *queue) laneOf(p *part, d *transport.Delivery) *lane {
-	key := ""
+// laneOf finds the lane of a key; nil where its messages wait for no other.
+func (q *queue) laneOf(p *part, key string) *lane {
 	switch q.order {
 	case transport.OrderPartition:
+		key = ""
 	case transport.OrderKey:
-		if key = d.Key; q.key != nil {
-			key = q.key(d)
-		}
 		if key == "" {
 			return nil
 		}

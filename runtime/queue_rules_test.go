@@ -20,7 +20,7 @@ func admitted(t *testing.T, p transport.Policy, sizes ...int) (*queue, []*item) 
 	sp, _ := q.spellOf(transport.NewAssignment(t.Context(), "t", 0), nil)
 	items := make([]*item, len(sizes))
 	for i, size := range sizes {
-		q.admit(&transport.Delivery{Topic: "t", Offset: int64(i), Payload: make([]byte, size)}, sp)
+		q.admit(&transport.Delivery{Topic: "t", Offset: int64(i), Payload: make([]byte, size)}, sp, "")
 		items[i] = q.take()
 	}
 	return q, items
@@ -58,7 +58,7 @@ func TestHeldOver(t *testing.T) {
 		q, items := admitted(t, transport.Policy{Order: transport.OrderPartition, Prefetch: 4, PrefetchBytes: 10}, 11, 1)
 		q.park(items[0])
 		require.False(t, q.heldOver())
-		q.admit(&transport.Delivery{Topic: "t", Offset: 9}, items[0].spell)
+		q.admit(&transport.Delivery{Topic: "t", Offset: 9}, items[0].spell, "")
 		require.True(t, q.heldOver())
 	})
 }
@@ -77,11 +77,11 @@ func TestCredit(t *testing.T) {
 		"something held":                               {held: []int{30, 1}, n: 2, size: 69},
 		"all deliveries are taken":                     {held: []int{1, 1, 1, 1}},
 		"all bytes are taken":                          {held: []int{99, 1}},
-		"it needs more than is free":                   {held: []int{30}, need: 71},
+		"it needs more than is free":                   {held: []int{30}, need: 71, n: 1, size: 71},
 		"it needs what is free":                        {held: []int{30}, need: 70, n: 3, size: 70},
 		"larger than all, nothing held":                {need: 101, n: 1, size: 101},
 		"larger than all, only empty ones held":        {held: []int{0}, need: 101, n: 1, size: 101},
-		"larger than all, something held":              {held: []int{1}, need: 101},
+		"larger than all, something held":              {held: []int{1}, need: 101, n: 1, size: 101},
 		"one larger than all runs":                     {held: []int{101}},
 		"one larger than all is parked":                {held: []int{101}, parks: true, n: 3, size: 100},
 		"one larger than all is parked, another comes": {held: []int{101}, parks: true, need: 102, n: 1, size: 102},
@@ -126,7 +126,7 @@ func TestIdleLanesAreSwept(t *testing.T) {
 	q := newQueue(transport.Policy{Order: transport.OrderKey, Prefetch: prefetch, PrefetchBytes: 100}, true)
 	sp, _ := q.spellOf(transport.NewAssignment(t.Context(), "t", 0), nil)
 	admit := func(key string, offset int64) *item {
-		return q.admit(&transport.Delivery{Topic: "t", Key: key, Offset: offset}, sp)
+		return q.admit(&transport.Delivery{Topic: "t", Key: key, Offset: offset}, sp, key)
 	}
 	runs, waits := admit("kept", 0), admit("kept", 1)
 	require.Same(t, runs, q.take())
@@ -151,12 +151,12 @@ func TestOrphanOfAnotherLane(t *testing.T) {
 	t.Parallel()
 	q := newQueue(transport.Policy{Order: transport.OrderKey, Prefetch: 4, PrefetchBytes: 100}, false)
 	first, _ := q.spellOf(transport.NewAssignment(t.Context(), "t", 0), nil)
-	q.admit(&transport.Delivery{Topic: "t", ID: "x", Key: "a", Session: 1}, first)
+	q.admit(&transport.Delivery{Topic: "t", ID: "x", Key: "a", Session: 1}, first, "a")
 	leader := q.take()
 	q.withdraw(first, true)
 
 	second, _ := q.spellOf(transport.NewAssignment(t.Context(), "t", 0), nil)
-	other := q.admit(&transport.Delivery{Topic: "t", ID: "x", Key: "b", Redelivered: true, Session: 2}, second)
+	other := q.admit(&transport.Delivery{Topic: "t", ID: "x", Key: "b", Redelivered: true, Session: 2}, second, "b")
 	require.Same(t, other, q.take(), "another lane: it runs beside it")
 	require.Nil(t, q.done(leader, true, time.Time{}), "what runs is not absorbed")
 	q.done(other, true, time.Time{})
@@ -173,7 +173,7 @@ func TestSpellEndsTwice(t *testing.T) {
 	q.withdraw(first, false)
 	second, begun := q.spellOf(a, nil) // a batch that was under way
 	require.True(t, begun)
-	q.admit(&transport.Delivery{Topic: "t"}, second)
+	q.admit(&transport.Delivery{Topic: "t"}, second, "")
 	q.withdraw(first, true) // Leave, then Revoke
 	require.Same(t, second, q.spells[a])
 }
@@ -183,12 +183,12 @@ func TestFailureWhileLeaving(t *testing.T) {
 	t.Parallel()
 	p := transport.Policy{Order: transport.OrderKey, Prefetch: 4, PrefetchBytes: 100}.Defaults("c", transport.Capabilities{})
 	c := &consumer{q: newQueue(p, true), p: p, log: slog.New(slog.DiscardHandler), base: context.Background()}
-	sp, _ := c.q.spellOf(transport.NewAssignment(t.Context(), "t", 0), newSession(nil, p))
+	sp, _ := c.q.spellOf(transport.NewAssignment(t.Context(), "t", 0), newSession(t.Context(), nil, c))
 	c.session = sp.session
-	c.q.admit(&transport.Delivery{Topic: "t", Key: "a"}, sp)
+	c.q.admit(&transport.Delivery{Topic: "t", Key: "a"}, sp, "a")
 	it := c.q.take()
 	require.Empty(t, c.q.withdraw(sp, false))
-	c.again(it, result{outcome: transport.Retried, err: errors.New("boom"), n: 1, wait: time.Hour})
+	c.again(it, &result{outcome: transport.Retried, err: errors.New("boom"), n: 1, wait: time.Hour})
 	require.Zero(t, c.q.count, "released, not parked")
 }
 
@@ -212,7 +212,7 @@ func TestManyLargeParked(t *testing.T) {
 		if n, _ := q.credit(1000); n == 0 {
 			break
 		}
-		q.admit(&transport.Delivery{Topic: "t", Offset: i, Payload: make([]byte, 1000)}, sp)
+		q.admit(&transport.Delivery{Topic: "t", Offset: i, Payload: make([]byte, 1000)}, sp, "")
 		q.park(q.take())
 		sum += 1000
 	}

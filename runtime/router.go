@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/leat-io/leat/runtime/transport"
 )
@@ -24,6 +28,16 @@ type Options struct {
 	DrainTimeout time.Duration
 	// Log gets state changes, dead letters and, thinned out, failures. Default: discarded.
 	Log *slog.Logger
+
+	// MeterProvider gets the metrics of package telemetry. Default: none, and
+	// attempts are not timed.
+	MeterProvider metric.MeterProvider
+	// TracerProvider gets a span for each attempt and for each message
+	// published. Default: none, and trace context in headers is left alone.
+	TracerProvider trace.TracerProvider
+	// Propagator reads and writes trace context in headers, where there is a
+	// TracerProvider. Default: W3C trace context and baggage.
+	Propagator propagation.TextMapPropagator
 }
 
 // Router runs consumers. It is made by [NewRouter], filled by [Router.Consume]
@@ -39,6 +53,7 @@ type Router struct {
 	draining  bool
 
 	ready chan struct{} // closed when every consumer has started once
+	pulse pulse
 }
 
 // NewRouter makes an empty router.
@@ -109,6 +124,9 @@ func (r *Router) Run(ctx context.Context) error {
 		c.compose(r.use)
 	}
 	r.mu.Unlock()
+	if err := r.observe(); err != nil {
+		return fmt.Errorf("router: %w", err)
+	}
 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -153,6 +171,13 @@ var ErrDrainTimeout = errors.New("drain timeout: attempts were still running")
 // outages: readiness is latched.
 func (r *Router) Ready() <-chan struct{} { return r.ready }
 
+// Draining tells whether a stop has begun.
+func (r *Router) Draining() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.draining
+}
+
 func (r *Router) isReady() bool {
 	select {
 	case <-r.ready:
@@ -188,9 +213,10 @@ func (r *Router) closeOutlets(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	outlets := maps.Clone(r.outlets)
+	r.mu.Unlock()
 	var errs []error
-	for t, o := range r.outlets {
+	for t, o := range outlets {
 		if err := o.producer.Close(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("producer of %s: close: %w", t.Kind(), err))
 		}

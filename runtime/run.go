@@ -19,36 +19,37 @@ type result struct {
 	class   string        // of err
 	n       int           // the attempt it was
 	wait    time.Duration // of Retried and Waiting
-	block   bool          // Retried, since the dead letter is "block"
 	reason  string        // of Dead
 	dead    transport.DeadLetter
 	outputs []transport.Output
 	hooks   []transport.Hook
+	trace   context.Context //nolint:containedctx // with the attempt's span, which is not ended; nil if there is none
 }
 
 // slow tells whether something must be confirmed before the item is done.
 func (r *result) slow() bool {
 	return len(r.outputs) > 0 || len(r.hooks) > 0 ||
-		r.outcome == transport.Dead && r.dead.Mode == transport.DeadToTopic
+		r.outcome == transport.Dead && r.dead.Mode != transport.DeadDrop
 }
 
 // run makes one attempt. It survives a panic anywhere in the chain; a Goexit
 // ends the worker, which accounts for it.
-func (c *consumer) run(w *worker) (r result) {
+func (c *consumer) run(w *worker) {
 	w.since.Store(int64(time.Since(c.epoch)))
 	it := w.it
 	w.a = transport.NewAttempt(it.d, c.name, c.p.Group, it.attempts+1, it.first)
 	defer func() {
 		if v := recover(); v != nil {
-			r = c.judge(w, nil, &transport.Panicked{Value: v, Stack: debug.Stack()})
+			c.conclude(w, nil, &transport.Panicked{Value: v, Stack: debug.Stack()})
 		}
 	}()
 	msg := w.a.Message()
+	c.beginSpan(w, msg)
 	out, err := c.chain(msg)
 	if err == nil && settledByHand(msg) {
 		c.warnSettled()
 	}
-	return c.judge(w, out, err)
+	c.conclude(w, out, err)
 }
 
 // settledByHand tells whether a handler called Ack or Nack, which changes
@@ -64,21 +65,41 @@ func settledByHand(m *message.Message) bool {
 	return false
 }
 
+// warnSettled tells once that Ack and Nack of a handler are without effect.
+func (c *consumer) warnSettled() {
+	if !c.settledByHand.Swap(true) {
+		c.log.WarnContext(c.base, "handler called Ack or Nack itself: that changes nothing, return an error instead")
+	}
+}
+
+// conclude judges an attempt and tells of it. It survives errors whose own
+// methods panic.
+func (c *consumer) conclude(w *worker, out []*message.Message, err error) {
+	defer c.observeAttempt(w)
+	defer func() {
+		if recover() != nil {
+			c.judge(w, nil, &transport.Panicked{Value: "the error of the handler panics", Stack: debug.Stack()})
+		}
+	}()
+	c.judge(w, out, err)
+}
+
 // judge is the one place where what a chain returned becomes an outcome.
-func (c *consumer) judge(w *worker, out []*message.Message, err error) result {
+func (c *consumer) judge(w *worker, out []*message.Message, err error) {
 	outputs, hooks, mark := w.a.End()
-	r := result{outcome: transport.Handled, err: err, n: w.a.Number(), outputs: outputs, hooks: hooks}
+	w.r = result{outcome: transport.Handled, err: err, n: w.a.Number(), outputs: outputs, hooks: hooks}
+	r := &w.r
 	if err == nil {
 		for _, m := range out {
 			r.outputs = append(r.outputs, transport.Output{Topic: c.p.PublishTo, Message: m})
 		}
-		return r
+		return
 	}
 	r.outputs = nil
-	r.text, r.class = brief(cause(err)), transport.Class(err) // here, where a panic of its methods is survived
-	if w.a.Err() != nil {
+	r.text, r.class = brief(cause(err)), transport.Class(err)
+	if w.a.Err() != nil || transport.Interrupts(err) {
 		r.outcome = transport.Interrupted
-		return r
+		return
 	}
 	d := c.p.Retry.Decide(err, r.n)
 	r.wait, r.reason = d.After, d.Reason
@@ -95,41 +116,31 @@ func (c *consumer) judge(w *worker, out []*message.Message, err error) result {
 	case transport.ActionDead:
 		r.dead = c.p.DeadLetter
 		if mark != nil {
-			r.dead, r.reason, r.err = mark.Policy, mark.Reason, mark.Err
+			r.reason, r.err = mark.Reason, mark.Err
+			if mark.Policy.Mode != "" {
+				r.dead = mark.Policy
+			}
 		}
-		c.bury(&r)
+		c.bury(r)
 	}
-	return r
 }
 
 // bury makes a result dead, or, where the dead letter is "block", one more wait.
 func (c *consumer) bury(r *result) {
 	if r.dead.Mode == transport.DeadBlock {
-		r.outcome, r.wait, r.block = transport.Retried, c.p.Retry.MaxInterval(), true
+		r.outcome, r.wait = transport.Retried, c.p.Retry.MaxInterval()
 		return
 	}
 	r.outcome = transport.Dead
 }
 
-// ran takes a result in. What is slow goes on beside the worker, whose slot is
-// free from here on. mu is held.
-func (c *consumer) ran(w *worker, r result) {
-	it := w.it
-	w.since.Store(0)
-	if r.slow() {
-		c.q.returned(it)
-		go c.confirm(it, r)
-		return
-	}
-	c.finishItem(it, r)
-}
-
 // finishItem settles an item whose result is confirmed. mu is held.
-func (c *consumer) finishItem(it *item, r result) {
+func (c *consumer) finishItem(it *item, r *result) {
 	c.count(r.outcome)
 	switch r.outcome {
 	case transport.Handled, transport.Skipped, transport.Duplicate, transport.Dead:
 		if r.outcome == transport.Dead {
+			c.countDead(r.reason)
 			c.noteFailure(it, r)
 		}
 		c.end(it, transport.Settlement{Delivery: it.d, Verdict: transport.Ack}, true)
@@ -170,28 +181,36 @@ func (c *consumer) end(it *item, st transport.Settlement, finished bool) {
 	}
 }
 
+// shortestWait keeps a link that asks for no wait at all from spinning.
+const shortestWait = 10 * time.Millisecond
+
 // again has an item run once more after a wait: parked here, or given back to
-// a broker that can delay it. mu is held.
-func (c *consumer) again(it *item, r result) {
+// a broker that can delay it, or that keeps it in its place while the partition
+// is paused. mu is held.
+func (c *consumer) again(it *item, r *result) {
 	if r.outcome == transport.Retried {
 		c.noteFailure(it, r)
 	}
+	r.wait = max(r.wait, shortestWait)
 	st := transport.Settlement{
 		Delivery: it.d, Verdict: transport.Release, After: r.wait,
 		Attempts: it.attempts, FirstFailure: it.first, LastError: it.lastError,
 	}
-	leaves := c.draining || it.spell.leaving
+	leaves := (c.draining && !c.p.AckOnReceive) || it.spell.leaving
 	overtakes := c.p.RetryOrder == transport.RetryOvertake || it.lane == nil
 	durable := c.caps.DurableDelay && overtakes && !c.p.AckOnReceive
 	switch {
 	case it.lost:
 		c.end(it, st, false)
-	case durable && (r.wait > c.p.MaxPark || leaves || c.q.heldOver()):
+	case durable && (r.wait > c.p.MaxPark || leaves || !c.q.mayPark(it)):
 		st.Verdict = transport.Delay
 		c.end(it, st, false)
 	case leaves:
 		c.record(it, st)
 		c.end(it, st, false)
+	case !c.q.mayPark(it) && c.canPutBack():
+		c.record(it, st)
+		c.putBack(it)
 	default:
 		c.record(it, st)
 		c.parkFor(it, r.wait)
@@ -207,14 +226,50 @@ func (c *consumer) record(it *item, st transport.Settlement) {
 	}
 }
 
+// canPutBack tells whether the broker can take a waiting message back and keep
+// it, its attempts and what is behind it in their place.
+func (c *consumer) canPutBack() bool {
+	return c.caps.ReleaseInOrder && c.caps.Attempts == transport.KeepDurable && !c.p.AckOnReceive
+}
+
+// putBack gives back an item that must wait, and what waits behind it, where
+// too much is held by order already. Its partition is paused. mu is held.
+func (c *consumer) putBack(it *item) {
+	sp := it.spell
+	behind := c.q.clear(it)
+	sp.session.settle(transport.Settlement{Delivery: it.d, Verdict: transport.Release})
+	c.giveBack(behind)
+	sp.shut = true
+	if !sp.resting {
+		sp.resting = true
+		time.AfterFunc(rest, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			sp.resting = false
+			poke(sp.session.flow)
+		})
+	}
+	poke(sp.session.flow)
+}
+
+// rest is how long a partition is paused at least from which something was put
+// back, so that it does not come again at once.
+const rest = time.Second
+
 // notDue parks an item that has come to its turn before its time. mu is held.
 func (c *consumer) notDue(it *item) bool {
 	wait := time.Until(it.due)
 	it.due = time.Time{}
-	if wait > 0 {
+	if wait <= 0 {
+		return false
+	}
+	if !c.q.mayPark(it) && c.canPutBack() {
+		c.putBack(it)
+	} else {
 		c.parkFor(it, wait)
 	}
-	return wait > 0
+	c.checkFlow()
+	return true
 }
 
 // parkFor puts an item to sleep. mu is held.
@@ -236,7 +291,7 @@ func (c *consumer) parkFor(it *item, wait time.Duration) {
 }
 
 // noteFailure takes a failed attempt into the item and the status. mu is held.
-func (c *consumer) noteFailure(it *item, r result) {
+func (c *consumer) noteFailure(it *item, r *result) {
 	now := time.Now()
 	it.attempts = r.n
 	if it.first.IsZero() {
@@ -244,13 +299,25 @@ func (c *consumer) noteFailure(it *item, r result) {
 	}
 	it.lastError = r.class
 	c.status.LastError, c.status.LastErrorAt = r.text, now
-	if r.outcome == transport.Dead && r.dead.Mode == transport.DeadToTopic {
+	if r.outcome == transport.Dead && r.dead.Mode != transport.DeadDrop {
 		return // logged with its dead letter
 	}
 	if n, ok := c.noisy.allow(now); ok {
-		c.log.WarnContext(c.base, "attempt failed", "topic", it.d.Topic, "message_id", it.d.ID,
-			"attempt", r.n, "outcome", r.outcome.String(), "wait", r.wait, "error", c.status.LastError, "not_logged", n)
+		c.say("attempt failed", "topic", it.d.Topic, "message_id", it.d.ID,
+			"attempt", r.n, "outcome", r.outcome.String(), "wait", r.wait, "error", r.text, "not_logged", n)
 	}
+}
+
+// say logs a warning while mu is held, so from another goroutine: a log's
+// handler may ask for the status, or stand still. One at a time.
+func (c *consumer) say(msg string, args ...any) {
+	if c.saying.Swap(true) {
+		return
+	}
+	go func() {
+		defer c.saying.Store(false)
+		c.log.WarnContext(c.base, msg, args...) //nolint:sloglint // the callers' are static
+	}()
 }
 
 // cause is why a link asks to wait, if it does; else the error itself.
@@ -262,70 +329,4 @@ func cause(err error) error {
 }
 
 // brief caps the text of an error for logs and status.
-func brief(err error) string {
-	if err == nil {
-		return ""
-	}
-	return transport.CapText(err.Error(), 512)
-}
-
-// warnSettled tells once that Ack and Nack of a handler are without effect.
-func (c *consumer) warnSettled() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.status.SettledByHand {
-		c.status.SettledByHand = true
-		c.log.WarnContext(c.base, "handler called Ack or Nack itself: that changes nothing, return an error instead")
-	}
-}
-
-// confirm publishes outputs or the dead letter of an item and calls its hooks,
-// each repeated alone until it is done, or until the drain runs out of time.
-func (c *consumer) confirm(it *item, r result) {
-	if r.outcome == transport.Handled && len(r.outputs) > 0 {
-		if err := c.publishOutputs(it, r.outputs); err != nil {
-			c.failOutputs(&r, err)
-		}
-	}
-	if r.outcome == transport.Dead && r.dead.Mode == transport.DeadToTopic {
-		if err := c.publishDead(it, r); err != nil {
-			r.outcome = transport.Interrupted
-		}
-	}
-	for _, h := range r.hooks {
-		if !c.settleHook(h, r.outcome) {
-			r.outcome = transport.Interrupted
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.finishItem(it, r)
-}
-
-// failOutputs takes an output that can never be published for a permanent
-// failure of its message.
-func (c *consumer) failOutputs(r *result, err error) {
-	if c.base.Err() != nil {
-		r.outcome = transport.Interrupted
-		return
-	}
-	r.err, r.text, r.class = err, brief(err), transport.Class(err)
-	r.reason, r.dead = transport.ReasonUnpublished, c.p.DeadLetter
-	c.bury(r)
-}
-
-// settleHook calls a hook until it returns nil; false if the drain ran out of time.
-func (c *consumer) settleHook(h transport.Hook, o transport.Outcome) bool {
-	return c.persist("settlement hook", func(ctx context.Context) error { return callHook(ctx, h, o) }) == nil
-}
-
-func callHook(ctx context.Context, h transport.Hook, o transport.Outcome) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &transport.Panicked{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	return h(ctx, o)
-}
-
-var errNoPublishTo = errors.New("handler returned a message, and the consumer has no publish_to")
+func brief(err error) string { return transport.ErrorText(err, 512) }

@@ -2,7 +2,9 @@ package runtime
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/leat-io/leat/runtime/transport"
@@ -29,36 +31,75 @@ type Status struct {
 	Topics   []string `json:"topics"`
 	Group    string   `json:"group"`
 
-	State State     `json:"state"`
-	Why   string    `json:"why,omitempty"`
-	Since time.Time `json:"since"` // when it came into this state
+	State     State     `json:"state"`
+	Why       string    `json:"why,omitempty"`
+	Since     time.Time `json:"since"`     // when it came into this state
+	Connected bool      `json:"connected"` // there is a session with the broker
 
 	Running       int           `json:"running"`   // attempts
 	InFlight      int           `json:"in_flight"` // delivered, not settled
 	InFlightBytes int64         `json:"in_flight_bytes"`
 	Parked        int           `json:"parked"`
-	HeldByOrder   int           `json:"held_by_order"`    // behind parked ones of their order
-	Oldest        time.Duration `json:"oldest_in_flight"` // of the attempts that run
+	HeldByOrder   int           `json:"held_by_order"` // behind parked ones of their order
+	Oldest        time.Duration `json:"-"`             // of the attempts that run
 	Partitions    int           `json:"partitions"`
 
 	Received    int64            `json:"received"` // deliveries
 	Outcomes    map[string]int64 `json:"outcomes"` // by transport.Outcome
+	Outputs     int64            `json:"outputs"`  // confirmed
+	Dead        map[string]int64 `json:"dead"`     // by the Reason constants of transport, and "other"
+	Repeats     map[string]int64 `json:"repeats"`  // failures to tell a broker or a store something, by what it was
 	LastError   string           `json:"last_error,omitempty"`
 	LastErrorAt time.Time        `json:"last_error_at,omitzero"`
 
-	Abandoned     int  `json:"abandoned,omitempty"` // still ran when the drain ended
-	DrainTimedOut bool `json:"drain_timed_out,omitempty"`
-	SettledByHand bool `json:"-"` // the handler was warned about Ack and Nack
+	Unsettled     int   `json:"unsettled"`           // done with, and the broker is not told yet
+	Lost          int64 `json:"lost,omitempty"`      // acked on receipt, and could not run
+	Abandoned     int   `json:"abandoned,omitempty"` // still ran when the drain ended
+	DrainTimedOut bool  `json:"drain_timed_out,omitempty"`
 
-	counts [transport.Interrupted + 1]int64
+	counts  [transport.Interrupted + 1]int64
+	repeats [stepSettle + 1]int64
+}
+
+// reasonOther is any reason that is none of ours: an error can name its own.
+const reasonOther = "other"
+
+func newStatus(name string, topics []string, p transport.Policy) Status {
+	return Status{
+		Consumer: name, Topics: topics, Group: p.Group, State: StateStarting,
+		Dead: map[string]int64{
+			transport.ReasonExhausted: 0, transport.ReasonPermanent: 0, transport.ReasonUndecodable: 0,
+			transport.ReasonIDReused: 0, transport.ReasonUnpublished: 0, reasonOther: 0,
+		},
+	}
 }
 
 // Count is how often an outcome came.
 func (s Status) Count(o transport.Outcome) int64 { return s.Outcomes[o.String()] }
 
+// step is something that is repeated until it succeeds.
+type step uint8
+
+const (
+	stepOutput step = iota
+	stepDeadLetter
+	stepHook
+	stepSettle
+)
+
+var stepNames = [...]string{"output", "dead letter", "settlement hook", "settlement"}
+
+// of names a step and what it concerns.
+func (s step) of(topic string) string {
+	if topic == "" {
+		return stepNames[s]
+	}
+	return stepNames[s] + " " + topic
+}
+
 // trouble is something that goes on failing while the consumer tries it again.
 type trouble struct {
-	err   error
+	text  string
 	since time.Time
 }
 
@@ -82,6 +123,14 @@ func (c *consumer) snapshot() Status {
 	s.Running, s.InFlight, s.InFlightBytes = c.q.running, c.q.count, c.q.bytes
 	s.Parked, s.HeldByOrder = c.q.parked, c.q.stuck
 	s.Partitions = len(c.q.spells)
+	if s.Connected = c.session != nil; s.Connected {
+		s.Unsettled = c.session.untold()
+	}
+	s.Dead = maps.Clone(s.Dead)
+	s.Repeats = make(map[string]int64, len(s.repeats))
+	for i, n := range s.repeats {
+		s.Repeats[strings.ReplaceAll(stepNames[i], " ", "_")] = n
+	}
 	now := time.Since(c.epoch)
 	for w := range c.pool {
 		if since := w.since.Load(); since > 0 {
@@ -94,7 +143,7 @@ func (c *consumer) snapshot() Status {
 	}
 	if s.State == StateRunning {
 		for what, t := range c.troubles {
-			s.State, s.Since, s.Why = StateBlocked, t.since, what+": "+brief(t.err)
+			s.State, s.Since, s.Why = StateBlocked, t.since, what+": "+t.text
 		}
 	}
 	if s.State == StateRunning && c.over {
@@ -106,7 +155,21 @@ func (c *consumer) snapshot() Status {
 // count adds to an outcome. mu is held.
 func (c *consumer) count(o transport.Outcome) { c.status.counts[o]++ }
 
-// setState changes the state; stopped and failed are final.
+// countDead adds to a reason. mu is held.
+func (c *consumer) countDead(reason string) {
+	if _, known := c.status.Dead[reason]; !known {
+		reason = reasonOther
+	}
+	c.status.Dead[reason]++
+}
+
+func (c *consumer) countOutputs(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.status.Outputs += int64(n)
+}
+
+// setState changes the state.
 func (c *consumer) setState(s State, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,24 +180,30 @@ func (c *consumer) setState(s State, err error) {
 }
 
 // setTrouble notes that something goes on failing, and logs it when it begins.
-func (c *consumer) setTrouble(what string, err error) {
+func (c *consumer) setTrouble(s step, topic string, err error) {
+	what, text, now := s.of(topic), brief(err), time.Now()
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.status.repeats[s]++
 	t, known := c.troubles[what]
 	if !known {
-		t.since = time.Now()
-		c.log.WarnContext(c.base, "tried again until it succeeds", "what", what, "error", brief(err))
+		t.since = now
 	}
-	t.err = err
+	t.text = text
 	c.troubles[what] = t
-	c.status.LastError, c.status.LastErrorAt = what+": "+brief(err), time.Now()
+	c.status.LastError, c.status.LastErrorAt = what+": "+text, now
+	c.mu.Unlock()
+	if !known {
+		c.log.WarnContext(c.base, "tried again until it succeeds", "what", what, "error", text)
+	}
 }
 
-func (c *consumer) clearTrouble(what string) {
+func (c *consumer) clearTrouble(s step, topic string) {
+	what := s.of(topic)
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t, known := c.troubles[what]; known {
-		delete(c.troubles, what)
+	t, known := c.troubles[what]
+	delete(c.troubles, what)
+	c.mu.Unlock()
+	if known {
 		c.log.InfoContext(c.base, "succeeds again", "what", what, "after", time.Since(t.since))
 	}
 }
@@ -200,7 +269,7 @@ func (r *Router) idle(ctx context.Context) (bool, int64) {
 	for _, c := range consumers {
 		s := c.snapshot()
 		received += s.Received
-		if s.InFlight > 0 || s.State == StateReconnecting {
+		if s.InFlight+s.Unsettled > 0 || !s.Connected {
 			return false, received
 		}
 		for _, tp := range c.topics {

@@ -183,7 +183,7 @@ func TestAcksOfALostConnection(t *testing.T) {
 		w.consume(ok, w.policy())
 		remove := w.broker.Inject(faultOf(memory.OpSettle, errAway))
 		w.publishKeys(10, 3)
-		time.Sleep(time.Minute)
+		time.Sleep(10 * time.Second)
 		s := w.router.Status()[0]
 		require.Equal(w, int64(30), s.Count(transport.Handled))
 		require.Equal(w, runtime.StateBlocked, s.State)

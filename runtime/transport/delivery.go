@@ -112,7 +112,9 @@ func (d *Delivery) Coordinates() string {
 // It ends in two steps. [Assignment.Leave] asks the engine to start nothing
 // more of it and to release what has not started; running handlers go on and
 // are settled. [Assignment.Revoke] cancels their contexts, and nothing is
-// settled any more. A transport that loses a partition at once calls Revoke alone.
+// settled any more. A transport that loses a partition at once calls Revoke
+// alone. It hands nothing of the partition out again before Revoke has
+// returned: by then the engine knows which of its messages are still running.
 type Assignment struct {
 	Topic     string
 	Partition int32
@@ -120,10 +122,11 @@ type Assignment struct {
 	ctx    context.Context //nolint:containedctx // it is the context of the spell
 	cancel context.CancelCauseFunc
 
-	mu      sync.Mutex
-	leaving bool
-	revoked bool
-	onLeave []func()
+	mu       sync.Mutex
+	leaving  bool
+	revoked  bool
+	onLeave  []func()
+	onRevoke []func()
 }
 
 // NewAssignment begins a spell. Its context derives from base, which is
@@ -143,19 +146,25 @@ func (a *Assignment) Leave() {
 	fns := a.onLeave
 	a.leaving, a.onLeave = true, nil
 	a.mu.Unlock()
-	for _, fn := range fns {
-		fn()
-	}
+	call(fns)
 }
 
 // Revoke ends the spell. Settlements of its deliveries change nothing from
 // here on.
 func (a *Assignment) Revoke() {
 	a.mu.Lock()
-	a.revoked = true
+	left, revoked := a.onLeave, a.onRevoke
+	a.leaving, a.revoked, a.onLeave, a.onRevoke = true, true, nil, nil
 	a.mu.Unlock()
 	a.cancel(ErrRevoked)
-	a.Leave()
+	call(left)
+	call(revoked)
+}
+
+func call(fns []func()) {
+	for _, fn := range fns {
+		fn()
+	}
 }
 
 // Leaving tells whether Leave or Revoke was called.
@@ -174,10 +183,16 @@ func (a *Assignment) Revoked() bool {
 
 // OnLeave calls fn when the spell begins to end, at once if it has already.
 // fn must not block.
-func (a *Assignment) OnLeave(fn func()) {
+func (a *Assignment) OnLeave(fn func()) { a.on(&a.onLeave, &a.leaving, fn) }
+
+// OnRevoke calls fn when the spell is over, at once if it is already. fn must
+// not block; Revoke returns after it.
+func (a *Assignment) OnRevoke(fn func()) { a.on(&a.onRevoke, &a.revoked, fn) }
+
+func (a *Assignment) on(list *[]func(), happened *bool, fn func()) {
 	a.mu.Lock()
-	if !a.leaving {
-		a.onLeave = append(a.onLeave, fn)
+	if !*happened {
+		*list = append(*list, fn)
 		a.mu.Unlock()
 		return
 	}

@@ -136,12 +136,31 @@ func (p *Panicked) Unwrap() error {
 	return err
 }
 
-// Class names the kind of an error with few enough values for a label: the
-// type of the innermost error that has a type of its own.
-func Class(err error) string {
+// ErrorText gives the text of an error in at most limit bytes. It survives
+// errors whose methods panic, as those of a nil pointer may.
+func ErrorText(err error, limit int) (text string) {
 	if err == nil {
 		return ""
 	}
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("%T, whose text panics", err)
+		}
+	}()
+	return CapText(err.Error(), limit)
+}
+
+// Class names the kind of an error with few enough values for a label: the
+// type of the innermost error that has a type of its own.
+func Class(err error) (class string) {
+	if err == nil {
+		return ""
+	}
+	defer func() {
+		if recover() != nil {
+			class = typeOf(err)
+		}
+	}()
 	for {
 		if _, ok := errors.AsType[*Panicked](err); ok {
 			return "panic"
@@ -151,14 +170,21 @@ func Class(err error) string {
 			next = e.Err
 		}
 		if next == nil {
-			return strings.TrimPrefix(fmt.Sprintf("%T", err), "*")
+			return typeOf(err)
 		}
 		err = next
 	}
 }
 
+func typeOf(err error) string { return strings.TrimPrefix(fmt.Sprintf("%T", err), "*") }
+
 // stackOf gives the stack of a panic within err, capped.
-func stackOf(err error) string {
+func stackOf(err error) (stack string) {
+	defer func() {
+		if recover() != nil {
+			stack = ""
+		}
+	}()
 	var p *Panicked
 	if x, ok := errors.AsType[*Exhausted](err); ok {
 		err = x.Err
@@ -167,4 +193,10 @@ func stackOf(err error) string {
 		return ""
 	}
 	return CapText(string(p.Stack), maxDeadStack)
+}
+
+// Interrupts tells whether err says that the worker stops or the delivery is
+// revoked: then it is no failure, and links and engine pass it on untouched.
+func Interrupts(err error) bool {
+	return errors.Is(err, ErrShutdown) || errors.Is(err, ErrRevoked)
 }

@@ -65,10 +65,7 @@ func DeadMessage(id string, payload []byte, headers map[string]string, i DeadInf
 			md[k] = v
 		}
 	}
-	text := ""
-	if i.Err != nil {
-		text = CapText(i.Err.Error(), maxDeadError)
-	}
+	text := ErrorText(i.Err, maxDeadError)
 	set := func(k, v string) {
 		if v != "" {
 			md[k] = v

@@ -64,8 +64,8 @@ const (
 
 // DeadLetter is what becomes of a message that has failed for good.
 type DeadLetter struct {
-	Mode  DeadMode // default DeadTopicMode
-	Topic string   // of DeadTopicMode; `{topic}` and `{group}` are replaced
+	Mode  DeadMode // default DeadToTopic
+	Topic string   // of DeadToTopic; `{topic}` and `{group}` are replaced
 }
 
 // DeadMode is the kind of a [DeadLetter].
