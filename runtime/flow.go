@@ -23,7 +23,7 @@ func (c *consumer) flowLoop(s *session) {
 		}
 		pause, resume := c.flowChanges(s)
 		for _, a := range pause {
-			c.log.InfoContext(c.base, "partition paused: too much waits behind failing messages", "topic", a.Topic, "partition", a.Partition)
+			c.log.InfoContext(c.base, "partition paused: too much waits behind messages that fail or do not end", "topic", a.Topic, "partition", a.Partition)
 			s.c.Pause(a)
 		}
 		c.shed(s)

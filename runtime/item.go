@@ -35,9 +35,14 @@ type spell struct {
 // lane is the queue of one ordering unit. At most one of its items is ready,
 // runs, is being confirmed or is parked: busy. The others wait in order.
 type lane struct {
-	busy *item
-	wait list
+	busy    *item
+	wait    list
+	stalled bool // busy has run for so long that what waits counts as held
 }
+
+// blocked tells whether what waits in the lane does so for a time that is not
+// the handler's usual one.
+func (l *lane) blocked() bool { return l.stalled || l.busy != nil && l.busy.state == parked }
 
 type state uint8
 

@@ -180,7 +180,7 @@ func (c *consumer) observeAttempt(w *worker) {
 	}
 	w.since.Store(0)
 	if w.trace != nil {
-		w.r.trace, w.trace = w.trace, nil
+		w.r.trace, w.trace = w.trace, nil //nolint:fatcontext // handed on, not nested
 		if !w.r.slow() {
 			c.endSpan(&w.r)
 		}

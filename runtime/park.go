@@ -10,6 +10,7 @@ import (
 // a time that is larger than the whole credit does not count for it meanwhile.
 func (q *queue) park(it *item) {
 	q.leave(it)
+	q.unstall(it)
 	it.state = parked
 	if it.lane != nil {
 		q.hold(it.spell.part, 0, it.lane.wait.n, it.lane.wait.bytes)
@@ -57,6 +58,22 @@ func (q *queue) heldOver() bool {
 	return n >= max(1, q.prefetch/2) || n > 1 && q.heldBytes >= q.maxBytes/2
 }
 
+// stall counts what waits behind an item that runs for very long as held.
+func (q *queue) stall(it *item) {
+	if l := it.lane; l != nil && !l.stalled {
+		l.stalled = true
+		q.hold(it.spell.part, 0, l.wait.n, l.wait.bytes)
+	}
+}
+
+// unstall takes that back, before the item leaves its lane.
+func (q *queue) unstall(it *item) {
+	if l := it.lane; l != nil && l.stalled {
+		l.stalled = false
+		q.hold(it.spell.part, 0, -l.wait.n, -l.wait.bytes)
+	}
+}
+
 // mayPark tells whether an item may sleep here, as far as what is held by order
 // allows it.
 func (q *queue) mayPark(it *item) bool {
@@ -66,6 +83,7 @@ func (q *queue) mayPark(it *item) bool {
 // clear removes an item that runs or closes, and returns what waited in its
 // lane, removed too.
 func (q *queue) clear(it *item) []*item {
+	q.unstall(it)
 	var behind []*item
 	if l := it.lane; l != nil {
 		for w := l.wait.pop(); w != nil; w = l.wait.pop() {
@@ -98,7 +116,7 @@ func (q *queue) shed(sp *spell) []*item {
 	var out []*item
 	for it := sp.last; it != nil && q.heldBeyond(); {
 		older := it.older
-		if it.state == queued && it.lane.busy.state == parked {
+		if it.state == queued && it.lane.blocked() {
 			it.lane.wait.remove(func(w *item) bool { return w == it })
 			q.hold(sp.part, 0, -1, -it.size)
 			q.unfollow(it)
@@ -153,7 +171,7 @@ func (q *queue) withdraw(sp *spell, over bool) []*item {
 		switch {
 		case l.busy == nil || l.busy.state == gone:
 			q.advance(l)
-		case l.busy.state == parked:
+		case l.blocked():
 			q.hold(sp.part, 0, l.wait.n-n, l.wait.bytes-size)
 		}
 	}

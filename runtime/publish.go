@@ -234,7 +234,7 @@ func (c *consumer) publishDead(it *item, r *result) error {
 	span := c.beginSend(r.trace, c.t, topic, m)
 	err = c.persist(stepDeadLetter, topic, func(ctx context.Context) error {
 		err := c.own.Load().publish(ctx, topic, []*message.Message{m})
-		if partly, ok := errors.AsType[*transport.PublishError](err); ok && partly.Failed[0].Permanent && info.Err != nil {
+		if partly, ok := errors.AsType[*transport.PublishError](err); ok && len(partly.Failed) > 0 && partly.Failed[0].Permanent && info.Err != nil {
 			info.Err = nil // perhaps what we add makes it too large
 			m = transport.DeadMessage(d.ID, d.Payload, d.Headers.Map(), info)
 		}

@@ -107,7 +107,7 @@ func (q *queue) admit(d *transport.Delivery, sp *spell, key string) *item {
 	default:
 		it.state = queued
 		l.wait.push(it)
-		if l.busy.state == parked {
+		if l.blocked() {
 			q.hold(sp.part, 0, 1, it.size)
 		}
 	}
@@ -193,6 +193,7 @@ func (q *queue) leave(it *item) {
 // than due.
 func (q *queue) done(it *item, finished bool, due time.Time) (absorbed *item) {
 	q.leave(it)
+	q.unstall(it)
 	if f := it.follower; f != nil {
 		f.leader, it.follower = nil, nil
 		if finished {

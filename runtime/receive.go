@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/leat-io/leat/runtime/transport"
 )
@@ -75,10 +76,30 @@ func (c *consumer) awaitCredit(ctx context.Context) (n int, size int64) {
 		c.mu.Unlock()
 		select {
 		case <-c.fed:
+		case <-time.After(stallAfter):
+			c.findStalls()
 		case <-ctx.Done():
 			return 0, 0
 		}
 	}
+}
+
+// stallAfter is how long an attempt may run before what waits behind it is
+// given back to make room for others. It is looked at only while there is no
+// credit.
+const stallAfter = 5 * time.Second
+
+// findStalls looks for lanes that are held up by an attempt that runs for long.
+func (c *consumer) findStalls() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Since(c.epoch)
+	for w := range c.pool {
+		if since := w.since.Load(); since > 0 && w.it != nil && w.it.state == running && now-time.Duration(since) >= stallAfter {
+			c.q.stall(w.it)
+		}
+	}
+	c.checkFlow()
 }
 
 // free is the credit to pull with now: a quarter of what may be held beyond

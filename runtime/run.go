@@ -97,8 +97,12 @@ func (c *consumer) judge(w *worker, out []*message.Message, err error) {
 	}
 	r.outputs = nil
 	r.text, r.class = brief(cause(err)), transport.Class(err)
-	if w.a.Err() != nil || transport.Interrupts(err) {
+	switch {
+	case w.a.Err() != nil:
 		r.outcome = transport.Interrupted
+		return
+	case transport.Interrupts(err): // of something else than this worker
+		r.outcome, r.wait = transport.Waiting, c.p.Retry.Wait(r.n)
 		return
 	}
 	d := c.p.Retry.Decide(err, r.n)

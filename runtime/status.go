@@ -147,7 +147,7 @@ func (c *consumer) snapshot() Status {
 		}
 	}
 	if s.State == StateRunning && c.over {
-		s.State, s.Why = StateHeld, "half of the prefetch or more waits behind failing messages"
+		s.State, s.Why = StateHeld, "half of the prefetch or more waits behind messages that fail, or whose handler does not return"
 	}
 	return s
 }
