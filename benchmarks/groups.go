@@ -11,7 +11,7 @@ import (
 
 // groups are the tables of `make bench`, in their order.
 func groups() []harness.Group {
-	return []harness.Group{bareGroup(), chainGroup(), messageGroup(), timeoutGroup(), stragglerGroup(), fanOutGroup()}
+	return append([]harness.Group{bareGroup(), chainGroup(), messageGroup(), timeoutGroup(), stragglerGroup(), fanOutGroup()}, sqliteGroups()...)
 }
 
 func bareGroup() harness.Group {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"reflect"
@@ -96,6 +97,14 @@ func (c Component) at() *node {
 	return c.node
 }
 
+// identity is equal for two components that are written alike, wherever they stand.
+func (c Component) identity() string {
+	if c.options == nil {
+		return cmp.Or(c.URL.Reveal(), c.Kind)
+	}
+	return fmt.Sprint(c.Kind, plainValue(c.options)) // maps print in order of their keys
+}
+
 func (c *Component) decodeNode(d *decoder, n *node, path string) {
 	*c = Component{path: path, node: n, Dir: n.at.src.dir}
 	switch {
@@ -110,6 +119,10 @@ func (c *Component) decodeNode(d *decoder, n *node, path string) {
 		}
 	case n.kind == mapNode && len(n.fields) == 1:
 		f := n.fields[0]
+		if !kindName.MatchString(f.key) {
+			d.add(f.at, path, "%s: %q is not the name of a component; write one key with its options under it", path, clip(f.key))
+			return
+		}
 		c.Kind, c.node = f.key, &node{at: f.at, kind: mapNode}
 		if f.value.null || f.value.broken {
 			return

@@ -195,3 +195,11 @@ func TestJoin(t *testing.T) {
 	require.Len(t, problemsOf(t, err), 2)
 	require.ErrorContains(t, err, "connect to amqp://***@h")
 }
+
+func TestComponentWithoutANameIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, broker := range []string{`{"": {}}`, `{"a b": {}}`, `{: {}}`} {
+		_, err := try("broker: " + broker + "\nconsumers: {c: {topic: t, handler: log}}\n")
+		require.ErrorContains(t, err, "is not the name of a component", broker)
+	}
+}

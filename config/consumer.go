@@ -18,19 +18,19 @@ const (
 type Consumer struct {
 	// Name is the key of the entry.
 	Name string `yaml:"-"`
-	// Broker names an entry of Config.Brokers. Empty means the main broker.
+	// Broker names an entry under brokers. Empty means the main broker.
 	Broker string `yaml:"broker"`
-	// Topic is the one topic where the file says `topic:`. Topics holds it too.
+	// Topic is what is read, where that is one topic; Topics holds it too.
 	Topic string `yaml:"topic"`
-	// Topics are what is read: at least one.
+	// Topics are what is read, where that is more than one; at least one.
 	Topics []string `yaml:"topics"`
-	// Group is the logical reader. Defaults to {name}.{consumer}.
+	// Group is the logical reader. Defaults to the name of the worker, a dot, and that of the consumer.
 	Group string `yaml:"group"`
 	// Start is earliest or latest: where a group without a position begins. Defaults to earliest.
 	Start string `yaml:"start" enum:"earliest,latest"`
 	// Handler is what runs for each message.
 	Handler Component `yaml:"handler"`
-	// PublishTo is where the handler's returned messages go. Zero means nowhere.
+	// PublishTo is where the messages go that the handler returns: nowhere, unless it is set.
 	PublishTo PublishTo `yaml:"publish_to"`
 
 	Policy `yaml:",inline"`
@@ -117,7 +117,7 @@ func (c *Consumer) checkBroker(d *decoder, config *Config, n *node, name, path s
 
 // PublishTo is a topic, on the consumer's own broker or another: `publish_to: payments.charged`, or {broker: audit, topic: …}.
 type PublishTo struct {
-	// Broker names an entry of Config.Brokers. Empty means the consumer's own broker.
+	// Broker names an entry under brokers. Empty means the consumer's own broker.
 	Broker string `yaml:"broker"`
 	// Topic is where messages go.
 	Topic string `yaml:"topic" required:"true"`
@@ -160,6 +160,12 @@ func (o OrderedBy) String() string {
 	return o.Mode
 }
 
+// orderedBy is the long form.
+type orderedBy struct {
+	// Key is where the lane's key comes from: metadata.NAME or payload.PATH.
+	Key string `yaml:"key" required:"true"`
+}
+
 func (o *OrderedBy) decodeNode(d *decoder, n *node, path string) {
 	if n.kind == scalarNode {
 		var plain struct {
@@ -170,9 +176,7 @@ func (o *OrderedBy) decodeNode(d *decoder, n *node, path string) {
 		*o = OrderedBy{Mode: plain.Mode}
 		return
 	}
-	var by struct {
-		Key string `yaml:"key" required:"true"`
-	}
+	var by orderedBy
 	d.structure(n, reflect.ValueOf(&by).Elem(), path)
 	if key := n.get("key"); key != nil && key.kind == scalarNode && !key.null && !key.broken && !isExpression(by.Key) {
 		d.add(key.at, child(path, "key"), "%s: %s is not where a key is; write metadata.NAME or payload.PATH", child(path, "key"), describe(key))

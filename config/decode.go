@@ -112,6 +112,8 @@ type option struct {
 	name  string
 	value reflect.Value
 	tag   reflect.StructTag
+	owner reflect.Type // the struct that has the field
+	field string       // its name in Go
 }
 
 // options lists the fields of a struct that the file can set, inlined ones included.
@@ -124,7 +126,7 @@ func options(v reflect.Value) []option {
 		case flags == "inline":
 			out = append(out, options(v.Field(i))...)
 		case f.IsExported() && name != "-" && name != "":
-			out = append(out, option{name, v.Field(i), f.Tag})
+			out = append(out, option{name, v.Field(i), f.Tag, v.Type(), f.Name})
 		}
 	}
 	return out

@@ -19,10 +19,18 @@ func FuzzLoad(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(text, "consumers.charge.timeout=5s")
 	}
-	f.Add([]byte("a: &a [*a]"), "a={")
+	for _, text := range []string{
+		"a: &a [*a]", "a: &a {b: c}\nd: {<<: *a}", bom + five, "broker:\tx\n\tconsumers: y", "a: 1\na: 2", "? [a]\n: b", "a: " + strings.Repeat("[", 50),
+		"broker: {sqlite: {}, memory: {}}", "broker: [x]", "consumers: {c: {topics: [], handler: {log: {payload: !!bool yes}}}}", "a: |\n  x\n--- \nb: c",
+		"brokers: {b: sqlite://a}\nconsumers: {c: {broker: b, topic: '${X:-t}', handler: h, publish_to: {broker: b, topic: \"\"}}}",
+		"```yaml\nbroker: x\n```\n~~~yml fragment\nbroker: y",
+	} {
+		f.Add([]byte(text), "a={")
+	}
 	f.Fuzz(func(_ *testing.T, text []byte, set string) {
 		o := Options{Data: []Data{{Name: "fuzz", Text: text}}, LookupEnv: testEnv, ReadFile: func(string) ([]byte, error) { return text, nil }}
 		_ = judge(o)
+		_ = judge(Options{Data: append(Markdown("fuzz.md", text), Data{Name: "fuzz", Text: []byte(five)}), LookupEnv: testEnv})
 		o.Set = []string{set}
 		_ = judge(o)
 	})

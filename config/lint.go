@@ -126,7 +126,7 @@ func (l *linter) groups() {
 	for _, consumer := range l.Consumers {
 		path := "consumers." + consumer.Name
 		for _, topic := range consumer.Topics {
-			r := reader{consumer.Broker, topic, consumer.Group}
+			r := reader{l.BrokerOf(consumer.Broker).identity(), topic, consumer.Group}
 			switch other, taken := first[r]; {
 			case taken && other == consumer.Name:
 				l.errs.add(l.at(&consumer, "topics"), path, "%s reads topic %q twice; leave one out", path, topic)

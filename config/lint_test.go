@@ -51,3 +51,13 @@ func TestLintGroupsOfDifferentBrokersMayBeEqual(t *testing.T) {
 	errs, _ := c.Lint(testFacts(c))
 	require.Empty(t, errs)
 }
+
+func TestLintGroupsOfOneBrokerUnderTwoNames(t *testing.T) {
+	t.Parallel()
+	for other, same := range map[string]bool{"sqlite://a": true, "sqlite://b": false, "{sqlite: {path: a}}": false} {
+		c := load(t, "name: p\nbroker: sqlite://a\nbrokers: {b: "+other+", x: {sqlite: {path: a}}}\n"+
+			"consumers: {c: {topic: t, handler: log, group: g}, d: {broker: b, topic: t, handler: log, group: g}, e: {broker: x, topic: u, handler: log, group: g}}\n")
+		errs, _ := c.Lint(testFacts(c))
+		require.Equal(t, same, len(errs) == 1, other)
+	}
+}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ const DefaultFile = "worker.yaml"
 type Options struct {
 	// Files are paths. Defaults to worker.yaml where Data is empty too.
 	Files []string
-	// Data are texts that are in no file: standard input, tests. Relative paths in them are relative to the working folder.
+	// Data are texts that are in no file of their own: standard input, a block of a document, tests.
 	Data []Data
 	// Set are overlays "path.to.key=value", the value in YAML on one line. A null deletes the key.
 	Set []string
@@ -33,6 +34,8 @@ type Options struct {
 type Data struct {
 	Name string
 	Text []byte
+	// Dir is what relative paths in the text are relative to. Defaults to the working folder.
+	Dir string
 }
 
 // Load reads, merges, resolves and checks a configuration.
@@ -84,7 +87,7 @@ func (o Options) read(r *report) *node {
 			trees = append(trees, nil)
 			continue
 		}
-		trees = append(trees, parse(d.Name, ".", d.Text, r))
+		trees = append(trees, parse(d.Name, cmp.Or(d.Dir, "."), d.Text, r))
 	}
 	for _, set := range o.Set {
 		trees = append(trees, parseSet(set, r))

@@ -16,6 +16,12 @@ const (
 	TopologyOff     = "off"     // trust
 )
 
+// Off turns off what can be.
+const Off = "off"
+
+// TracesOTLP exports spans by OTLP over HTTP.
+const TracesOTLP = "otlp"
+
 // DefaultName is the name of a worker whose file gives none.
 const DefaultName = "worker"
 
@@ -40,6 +46,8 @@ type Config struct {
 	Topology string `yaml:"topology" enum:"declare,verify,off"`
 	// HTTP is the endpoint for health, status and metrics.
 	HTTP HTTP `yaml:"http"`
+	// Telemetry is what else tells of the worker.
+	Telemetry Telemetry `yaml:"telemetry"`
 	// DrainTimeout is how long running attempts may take to finish at shutdown. Defaults to 25s.
 	DrainTimeout Duration `yaml:"drain_timeout" min:"1ms"`
 
@@ -52,9 +60,16 @@ type HTTP struct {
 	Listen string `yaml:"listen"`
 }
 
+// Telemetry says what is told of a worker besides its metrics, which HTTP serves.
+type Telemetry struct {
+	// Traces is otlp or off. With otlp, each attempt and each message published is a span, exported as the OTEL_* variables of
+	// the environment say: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, OTEL_TRACES_SAMPLER and so on. Defaults to off.
+	Traces string `yaml:"traces" enum:"otlp,off"`
+}
+
 // Validate checks that Listen is an address.
 func (h HTTP) Validate() error {
-	if h.Listen == "" || h.Listen == "off" {
+	if h.Listen == "" || h.Listen == Off {
 		return nil
 	}
 	_, port, err := net.SplitHostPort(h.Listen)
@@ -76,6 +91,7 @@ func newConfig(root *node) *Config {
 	return &Config{
 		Name:         DefaultName,
 		Topology:     TopologyDeclare,
+		Telemetry:    Telemetry{Traces: Off},
 		DrainTimeout: Duration(25 * time.Second),
 		Defaults:     defaultPolicy(),
 		root:         root,

@@ -89,8 +89,8 @@ func syntax(src *source, err error) (place, string) {
 		return at, `a line without ": "; write key: value`
 	case has("end of stream"):
 		return at, "a quote that is never closed"
-	case has("',' or"):
-		return at, "a list or map in brackets that is never closed, or lacks a comma"
+	case has("',' or"), has("expected node content"):
+		return at, "a list or map in brackets that is never closed, or lacks a comma or a value"
 	}
 	return at, "not YAML: " + message
 }

@@ -40,7 +40,7 @@ func (d *decoder) scalar(n *node, v reflect.Value, tag reflect.StructTag, path s
 	case v.Kind() == reflect.String:
 		v.SetString(n.value)
 	case v.Kind() == reflect.Bool:
-		if n.value != "true" && n.value != "false" || !n.plain {
+		if n.value != "true" && n.value != "false" || !n.plain && !n.referred {
 			problem = describe(n) + " is neither true nor false"
 			break
 		}
@@ -68,8 +68,9 @@ func (d *decoder) scalar(n *node, v reflect.Value, tag reflect.StructTag, path s
 	}
 }
 
+// quoted refuses text where a number is due. A reference inside {…} can't stand without quotes, so there they mean nothing.
 func quoted(n *node) string {
-	if n.plain {
+	if n.plain || n.referred {
 		return ""
 	}
 	return describe(n) + " is quoted text, not a number; take the quotes away"

@@ -97,6 +97,7 @@ func (c *converter) fields(n *node, y *yaml.Node, path string, depth int) {
 		switch {
 		case key.Tag == "!!merge":
 			c.add(at, path, "merge keys (<<) are refused; write the keys out, or use `defaults:`")
+			n.broken = true // what it lacks may be what was to be merged
 			continue
 		case key.Kind == yaml.AliasNode || key.Anchor != "":
 			c.add(at, path, "anchors and aliases (&, *) are refused; write the key out")

@@ -148,3 +148,9 @@ func TestSourceLinesHideSecrets(t *testing.T) {
 	line, _ = newSource("x", "", "password: ${file:/run/secrets/db}").snippet(1, 1)
 	require.Equal(t, "password: ${file:/run/secrets/db}", line)
 }
+
+func TestQuotedReferencesAreNumbersToo(t *testing.T) {
+	t.Parallel()
+	c := load(t, "broker: x\nconsumers: {c: {topic: t, handler: h, concurrency: \"${PORT}\"}}\n")
+	require.Equal(t, 8080, c.Consumers[0].Concurrency)
+}

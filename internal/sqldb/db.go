@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
@@ -29,7 +30,7 @@ const (
 type Options struct {
 	// Path of the SQLite file. It is created, readable by its owner alone.
 	Path string
-	// Synchronous is SyncNormal or SyncFull. Default: SyncNormal.
+	// Synchronous is SyncNormal or SyncFull. Default: SyncFull.
 	Synchronous string
 	// Verify creates and migrates nothing: a missing file or an older schema
 	// is an [UnusableError] that says so.
@@ -55,6 +56,10 @@ type DB struct {
 const Now = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 
 const readers = 4
+
+// logLimit is what the write-ahead log is cut to when it begins anew, which is
+// after 1,000 pages, or later, when the last of those is gone who read an old state.
+const logLimit = 16 << 20
 
 // shared is what all handles of one file have in common.
 type shared struct {
@@ -174,8 +179,8 @@ func (s *shared) prepare(ctx context.Context, path string, o Options) error {
 }
 
 func (s *shared) connect(path, synchronous string) error {
-	pragmas := []string{"busy_timeout(200)", "synchronous(" + synchronous + ")", "foreign_keys(0)", "journal_size_limit(67108864)", "temp_store(2)"}
-	writer, err := sql.Open("sqlite", dsn(path, "immediate", append(pragmas, "cache_size(-16000)")))
+	pragmas := []string{"busy_timeout(200)", "synchronous(" + synchronous + ")", "foreign_keys(0)", fmt.Sprintf("journal_size_limit(%d)", logLimit), "temp_store(2)"}
+	writer, err := sql.Open("sqlite", dsn(path, "immediate", append(pragmas, "page_size(8192)", "cache_size(-16000)")))
 	if err != nil {
 		return fmt.Errorf("database %s: %w", path, err)
 	}
@@ -203,7 +208,7 @@ func dsn(path, txlock string, pragmas []string) string {
 func (o *Options) check() (string, error) {
 	switch o.Synchronous {
 	case "":
-		o.Synchronous = SyncNormal
+		o.Synchronous = SyncFull
 	case SyncNormal, SyncFull:
 	default:
 		return "", &UnusableError{Path: o.Path, Problem: fmt.Sprintf("synchronous is %q: say %s or %s", o.Synchronous, SyncNormal, SyncFull)}
@@ -251,11 +256,11 @@ func create(path string) error {
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
-	if errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		return &UnusableError{Path: path, Problem: "cannot be created: give this user the right to write the folder", Err: err}
 	}
 	if err != nil {
 		return fmt.Errorf("database %s: %w", path, err)
 	}
-	return f.Close()
+	return errors.Join(f.Chmod(0o600), f.Close()) // whatever the umask has taken away
 }

@@ -35,7 +35,7 @@ func (a announcer) start(ctx context.Context, w *Worker) {
 	brokers := w.brokerNames()
 	if a.text == nil {
 		a.log.InfoContext(ctx, "worker starting", "version", version(), "name", w.cfg.Name, "files", files,
-			"brokers", brokers, "instance", w.instance.ID)
+			"brokers", brokers, "instance", w.instance.ID, "http", w.url)
 		for i := range w.cfg.Consumers {
 			c := &w.cfg.Consumers[i]
 			a.log.InfoContext(ctx, "consumer configured", "consumer", c.Name, "topics", c.Topics, "group", c.Group,
@@ -49,6 +49,9 @@ func (a announcer) start(ctx context.Context, w *Worker) {
 	line("files", strings.Join(files, ", "))
 	line("broker", strings.Join(brokers, ", "))
 	line("instance", w.instance.ID)
+	if w.url != "" {
+		line("http", w.url+" /livez /readyz /statusz /metrics")
+	}
 	for i := range w.cfg.Consumers {
 		c := &w.cfg.Consumers[i]
 		line(c.Name, fmt.Sprintf("%s → %s", strings.Join(c.Topics, ", "), c.Handler.Kind))

@@ -23,8 +23,14 @@ func (w *Worker) build() error {
 	if len(problems) > 0 {
 		errs = append(errs, &config.Error{Problems: problems})
 	}
+	for _, err := range []error{w.buildMetrics(), w.buildTraces()} {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
 	w.router = runtime.NewRouter(runtime.Options{
 		Instance: w.instance, Topology: w.env.Topology, DrainTimeout: w.cfg.DrainTimeout.Std(), Log: w.log,
+		MeterProvider: w.meters, TracerProvider: w.tracers,
 	})
 	for i := range w.cfg.Consumers {
 		c := &w.cfg.Consumers[i]
@@ -148,8 +154,10 @@ func (b *builder) dedup() message.HandlerMiddleware {
 		b.fail(err)
 		return nil
 	}
+	watched := &watchedStore{DedupStore: s}
+	b.watched[b.c.Name] = watched
 	link, err := middleware.Dedup(middleware.DedupOptions{
-		Key: b.c.Dedup.Key, Window: b.c.Dedup.Window.Std(), Store: s,
+		Key: b.c.Dedup.Key, Window: b.c.Dedup.Window.Std(), Store: watched,
 		Log: b.log.With("consumer", b.c.Name),
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 
@@ -25,12 +26,19 @@ const (
 // commands is the command line. Each command stands in a file of its own and
 // has a method Run(context.Context, *process) error.
 type commands struct {
-	Run     runCommand     `cmd:"" help:"Consume until stopped."`
-	Demo    demoCommand    `cmd:"" help:"Show a worker at work: no file, no broker, nothing left behind."`
-	Lint    lintCommand    `cmd:"" help:"Check configurations without connecting to anything."`
-	Publish publishCommand `cmd:"" help:"Publish messages to a topic."`
-	List    listCommand    `cmd:"" help:"List what this program knows and what a file configures."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Run         runCommand         `cmd:"" help:"Consume until stopped."`
+	Demo        demoCommand        `cmd:"" help:"Show a worker at work: no file, no broker, nothing left behind."`
+	Lint        lintCommand        `cmd:"" help:"Check configurations without connecting to anything."`
+	Publish     publishCommand     `cmd:"" help:"Publish messages to a topic."`
+	List        listCommand        `cmd:"" help:"List what this program knows and what a file configures."`
+	Migrate     migrateCommand     `cmd:"" help:"Bring the schema of the file's databases up to date."`
+	Groups      groupsCommand      `cmd:"" help:"List or drop the groups of a broker."`
+	Init        initCommand        `cmd:"" help:"Write a project: a file, a program and its test."`
+	Schema      schemaCommand      `cmd:"" help:"Print the JSON Schema of the file, for editors."`
+	Healthcheck healthcheckCommand `cmd:"" help:"Ask the worker of this configuration whether it is alive: exit code 0 or 1."`
+	Version     versionCommand     `cmd:"" help:"Print the version."`
+	Completion  completionCommand  `cmd:"" help:"Print a script that completes command lines, for bash, zsh or fish."`
+	Complete    completeCommand    `cmd:"" hidden:""`
 }
 
 // process is what commands have of the process.
@@ -116,6 +124,11 @@ func (p *process) parseAndRun(ctx context.Context, args []string) (err error) {
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(p))
 	if err != nil {
 		return fmt.Errorf("command line: %w", err)
+	}
+	for i, arg := range args {
+		if !utf8.ValidString(arg) { // kong would replace the bytes, in payloads too
+			return usageError(fmt.Sprintf("argument %d is not UTF-8; publish other bytes by --file", i+1))
+		}
 	}
 	line, err := k.Parse(args)
 	if err != nil {

@@ -3,11 +3,10 @@ package worker
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/leat-io/leat/config"
+	"github.com/leat-io/leat/runtime/transport"
 )
 
 type listCommand struct {
@@ -18,20 +17,41 @@ type listCommand struct {
 }
 
 type (
-	listTransports struct{}
-	listHandlers   struct{}
-	listMiddleware struct{}
-	listConsumers  struct{ fileFlags }
+	listTransports struct{ outputFlag }
+	listHandlers   struct{ outputFlag }
+	listMiddleware struct{ outputFlag }
+	listConsumers  struct {
+		fileFlags
+		outputFlag
+	}
 )
 
-// Run prints the table of capabilities.
-func (listTransports) Run(ctx context.Context, p *process) error {
+// listedTransport is a kind of broker in a list.
+type listedTransport struct {
+	Kind         string            `json:"kind"`
+	Example      string            `json:"example"`
+	KeyOrder     transport.Scope   `json:"key_order"`
+	Attempts     transport.Keeping `json:"attempts_kept"`
+	DurableDelay bool              `json:"delay"`
+	ByteWindow   bool              `json:"byte_window"`
+	Depth        bool              `json:"depth"`
+	Browse       transport.Browse  `json:"browse"`
+	Transactions bool              `json:"transactions"`
+	Replay       bool              `json:"replay"`
+	Durable      bool              `json:"durable"`
+	Networked    bool              `json:"networked"`
+	SQL          bool              `json:"dedup_keys"`
+	About        string            `json:"about"`
+}
+
+// Run prints what each kind can do.
+func (l listTransports) Run(ctx context.Context, p *process) error {
 	o, err := gather(p.opts)
 	if err != nil {
 		return err
 	}
 	env := Env{Log: o.log}
-	rows := [][]string{{"BROKER", "KEY ORDER", "ATTEMPTS KEPT", "DELAY", "BYTE WINDOW", "DEPTH", "BROWSE", "TX", "REPLAY", "DURABLE", "NETWORK", "DEDUP KEYS", "ABOUT"}}
+	var kinds []listedTransport
 	for _, k := range o.table.Transports {
 		// Opening connects to nothing, and capabilities need no connection.
 		t, err := k.Open(env, config.Component{Kind: k.Kind, URL: config.NewSecret(k.Example), Dir: "."})
@@ -39,16 +59,22 @@ func (listTransports) Run(ctx context.Context, p *process) error {
 			return fmt.Errorf("transport %s: %w", k.Kind, err)
 		}
 		c := t.Capabilities()
-		rows = append(rows, []string{
-			k.Example, string(c.KeyOrder), string(c.Attempts),
-			yes(c.DurableDelay), yes(c.ByteWindow), yes(c.Depth), string(c.Browse), yes(c.Transactions),
-			yes(c.Replay), yes(c.Durable), yes(c.Networked), yes(c.SQL), k.Doc,
+		kinds = append(kinds, listedTransport{
+			Kind: k.Kind, Example: k.Example, KeyOrder: c.KeyOrder, Attempts: c.Attempts, DurableDelay: c.DurableDelay,
+			ByteWindow: c.ByteWindow, Depth: c.Depth, Browse: c.Browse, Transactions: c.Transactions, Replay: c.Replay,
+			Durable: c.Durable, Networked: c.Networked, SQL: c.SQL, About: k.Doc,
 		})
 		if err := t.Close(ctx); err != nil {
 			return err
 		}
 	}
-	return printTable(p.out, rows)
+	header := []string{"BROKER", "KEY ORDER", "ATTEMPTS KEPT", "DELAY", "BYTE WINDOW", "DEPTH", "BROWSE", "TX", "REPLAY", "DURABLE", "NETWORK", "DEDUP KEYS", "ABOUT"}
+	return printList(p.out, l.outputFlag, kinds, header, func(k listedTransport) []string {
+		return []string{
+			k.Example, string(k.KeyOrder), string(k.Attempts), yes(k.DurableDelay), yes(k.ByteWindow), yes(k.Depth), string(k.Browse),
+			yes(k.Transactions), yes(k.Replay), yes(k.Durable), yes(k.Networked), yes(k.SQL), k.About,
+		}
+	})
 }
 
 func yes(b bool) string {
@@ -58,40 +84,67 @@ func yes(b bool) string {
 	return "no"
 }
 
+// listedHandler is a handler in a list.
+type listedHandler struct {
+	Name  string `json:"name"`
+	About string `json:"about"`
+}
+
 // Run prints names.
-func (listHandlers) Run(p *process) error {
+func (l listHandlers) Run(p *process) error {
 	o, err := gather(p.opts)
 	if err != nil {
 		return err
 	}
-	rows := [][]string{{"HANDLER", "ABOUT"}}
+	var handlers []listedHandler
 	for _, k := range o.table.Handlers {
-		rows = append(rows, []string{k.Name, k.Doc})
+		handlers = append(handlers, listedHandler{k.Name, k.Doc})
 	}
-	return printTable(p.out, rows)
+	return printList(p.out, l.outputFlag, handlers, []string{"HANDLER", "ABOUT"}, func(h listedHandler) []string {
+		return []string{h.Name, h.About}
+	})
+}
+
+// listedMiddleware is a middleware in a list.
+type listedMiddleware struct {
+	Name  string `json:"name"`
+	By    string `json:"turned_on_by"`
+	About string `json:"about"`
 }
 
 // Run prints names, and for links of the standard chain the option.
-func (listMiddleware) Run(p *process) error {
+func (l listMiddleware) Run(p *process) error {
 	o, err := gather(p.opts)
 	if err != nil {
 		return err
 	}
-	rows := [][]string{{"MIDDLEWARE", "TURNED ON BY", "ABOUT"}}
+	var links []listedMiddleware
 	for _, k := range o.table.Middleware {
 		by := "use, wrap"
 		if k.Build == nil {
 			by = k.Option
 		}
-		rows = append(rows, []string{k.Name, by, k.Doc})
+		links = append(links, listedMiddleware{k.Name, by, k.Doc})
 	}
-	return printTable(p.out, rows)
+	return printList(p.out, l.outputFlag, links, []string{"MIDDLEWARE", "TURNED ON BY", "ABOUT"}, func(m listedMiddleware) []string {
+		return []string{m.Name, m.By, m.About}
+	})
+}
+
+// listedConsumer is a consumer in a list.
+type listedConsumer struct {
+	Name       string   `json:"name"`
+	Topics     []string `json:"topics"`
+	Group      string   `json:"group"`
+	Handler    string   `json:"handler"`
+	Broker     string   `json:"broker"`
+	DeadLetter string   `json:"dead_letter"`
 }
 
 // Run prints the consumers of a file, which must be right but for what the
 // program has to know.
-func (c *listConsumers) Run(p *process) error {
-	o, err := gather(p.with(c.option()))
+func (l *listConsumers) Run(p *process) error {
+	o, err := gather(p.with(l.option()))
 	if err != nil {
 		return err
 	}
@@ -99,23 +152,13 @@ func (c *listConsumers) Run(p *process) error {
 	if err != nil {
 		return err
 	}
-	rows := [][]string{{"CONSUMER", "TOPICS", "GROUP", "HANDLER", "BROKER", "DEAD LETTER"}}
+	var consumers []listedConsumer
 	for i := range cfg.Consumers {
 		c := &cfg.Consumers[i]
-		rows = append(rows, []string{
-			c.Name, strings.Join(c.Topics, ","), c.Group, c.Handler.Kind, cfg.BrokerOf(c.Broker).String(), string(c.DeadLetter),
-		})
+		consumers = append(consumers, listedConsumer{c.Name, c.Topics, c.Group, c.Handler.Kind, cfg.BrokerOf(c.Broker).String(), string(c.DeadLetter)})
 	}
-	return printTable(p.out, rows)
-}
-
-// printTable aligns columns by spaces.
-func printTable(w io.Writer, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, r := range rows {
-		if _, err := fmt.Fprintln(t, strings.Join(r, "\t")); err != nil {
-			return err
-		}
-	}
-	return t.Flush()
+	header := []string{"CONSUMER", "TOPICS", "GROUP", "HANDLER", "BROKER", "DEAD LETTER"}
+	return printList(p.out, l.outputFlag, consumers, header, func(c listedConsumer) []string {
+		return []string{c.Name, strings.Join(c.Topics, ","), c.Group, c.Handler, c.Broker, c.DeadLetter}
+	})
 }

@@ -16,12 +16,11 @@ import (
 )
 
 type publishCommand struct {
-	fileFlags
+	brokerFlags
 
 	Topic   string   `arg:"" help:"Where to publish."`
 	Payload *string  `arg:"" optional:"" help:"The message. Without it, and without --file, JSON lines are read from standard input: {\"id\", \"key\", \"headers\", \"payload\"}, of which only payload must be there: a string, or any JSON as its own text."`
 	File    string   `placeholder:"FILE" help:"Publish a file's content as one message."`
-	Broker  string   `placeholder:"NAME|URL" help:"An entry under brokers:, or a URL in place of the file's broker. With a URL no file is needed."`
 	Key     string   `help:"Message key; for lines that have none."`
 	Header  []string `short:"H" sep:"none" placeholder:"NAME=VALUE" help:"Header; for lines that do not have it."`
 	ID      string   `name:"id" help:"Message id. Default: a random one."`
@@ -75,42 +74,18 @@ type target struct {
 }
 
 func (c *publishCommand) open(p *process) (*target, error) {
-	isURL := strings.Contains(c.Broker, "://")
-	flags := c.fileFlags
-	if isURL && len(flags.Config) > 0 {
-		flags.Set = append(flags.Set, "broker="+c.Broker)
-	}
-	o, err := gather(p.with(flags.option()))
-	if err != nil {
-		return nil, err
-	}
 	b := &target{topology: transport.TopologyDeclare, declarations: []transport.Declaration{{Topic: c.Topic}}}
-	var component config.Component
-	switch {
-	case isURL && len(flags.Config) == 0:
-		scheme, _, _ := strings.Cut(c.Broker, "://")
-		component = config.Component{Kind: strings.ToLower(scheme), URL: config.NewSecret(c.Broker), Dir: "."}
-	default:
-		cfg, err := config.Load(o.config)
-		if err != nil {
-			return nil, err
-		}
-		name := c.Broker
-		if isURL {
-			name = ""
-		}
-		if component = cfg.BrokerOf(name); component.IsZero() {
-			return nil, usageError(fmt.Sprintf("--broker %q: there is no such entry under brokers", name))
-		}
-		b.topology = transport.Topology(cfg.Topology)
-		b.declarations = append(b.declarations, readBy(cfg, name)...)
-	}
-	b.transport, err = o.table.open(Env{Topology: b.topology, Instance: o.instance, Log: o.log}, component)
+	opened, cfg, err := c.brokerFlags.open(p)
 	if err != nil {
 		return nil, err
+	}
+	b.transport = opened
+	if cfg != nil {
+		b.topology = transport.Topology(cfg.Topology)
+		b.declarations = append(b.declarations, readBy(cfg, c.entry())...)
 	}
 	if caps := b.transport.Capabilities(); !caps.Durable && !caps.Networked {
-		return nil, usageError(fmt.Sprintf("%s lives within one process: a worker that runs would not see the message", component))
+		return nil, usageError("this broker lives within one process: a worker that runs would not see the message")
 	}
 	return b, nil
 }
@@ -137,6 +112,9 @@ func (c *publishCommand) lines(p *process) (<-chan line, error) {
 		name, value, ok := strings.Cut(h, "=")
 		if !ok || name == "" {
 			return nil, usageError(fmt.Sprintf("-H %q: write NAME=VALUE", h))
+		}
+		if err := checkHeader(name); err != nil {
+			return nil, usageError("-H: " + err.Error())
 		}
 		headers[name] = value
 	}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -19,13 +20,16 @@ func (c *runCommand) Run(ctx context.Context, p *process) error {
 		return usageError("--until-idle cannot be negative")
 	}
 	log := c.logger(p.err)
-	flags := []Option{c.option()}
+	flags := []Option{c.option(), listenByDefault}
 	if c.Instance != "" {
 		flags = append(flags, Instance(c.Instance))
 	}
 	w, err := New(append([]Option{Log(log)}, p.with(flags...)...)...) //nolint:contextcheck // New starts nothing
 	if err != nil {
 		return err
+	}
+	if err := w.listen(ctx); err != nil { // here, so that the banner can say where
+		return errors.Join(err, w.Close(ctx))
 	}
 	began := time.Now()
 	say := announcer{log: log}
@@ -38,17 +42,17 @@ func (c *runCommand) Run(ctx context.Context, p *process) error {
 		log.InfoContext(ctx, "draining, a second signal quits at once", "drain_timeout", w.cfg.DrainTimeout)
 	})
 	defer unsaid()
-	ctx, stop := context.WithCancel(ctx)
+	running, stop := context.WithCancel(ctx) // of its own name: what is above still reads ctx
 	defer stop()
 	if c.UntilIdle > 0 {
 		go func() {
-			if w.Router().WaitIdle(ctx, c.UntilIdle) == nil {
-				log.InfoContext(ctx, "nothing left to do", "idle_for", c.UntilIdle)
+			if w.Router().WaitIdle(running, c.UntilIdle) == nil {
+				log.InfoContext(running, "nothing left to do", "idle_for", c.UntilIdle)
 				stop()
 			}
 		}()
 	}
-	err = w.Run(ctx)
+	err = w.Run(running)
 	say.end(ctx, w, time.Since(began))
 	return err
 }

@@ -8,11 +8,20 @@ import (
 
 const module = "github.com/leat-io/leat"
 
-type versionCommand struct{}
+type versionCommand struct{ outputFlag }
 
-// Run prints one line.
-func (versionCommand) Run(p *process) error {
-	_, err := fmt.Fprintf(p.out, "leat %s %s %s/%s\n", version(), goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
+// Run prints one line, or an object.
+func (c *versionCommand) Run(p *process) error {
+	v := struct {
+		Version string `json:"version"`
+		Go      string `json:"go"`
+		OS      string `json:"os"`
+		Arch    string `json:"arch"`
+	}{version(), goruntime.Version(), goruntime.GOOS, goruntime.GOARCH}
+	if c.json() {
+		return printJSON(p.out, v)
+	}
+	_, err := fmt.Fprintf(p.out, "leat %s %s %s/%s\n", v.Version, v.Go, v.OS, v.Arch)
 	return err
 }
 

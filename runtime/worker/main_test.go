@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	goruntime "runtime"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -70,7 +72,15 @@ func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:  filepath.Join("testdata", "script"),
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "sums": sums, "same": same},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "waitfor": waitfor, "sums": sums, "same": same},
+		Setup: func(e *testscript.Env) error {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			e.Setenv("PORT", strconv.Itoa(l.Addr().(*net.TCPAddr).Port)) // free, a moment ago
+			return l.Close()
+		},
 	})
 }
 
@@ -90,6 +100,25 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if code != want {
 		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}
+
+// waitfor runs a command until it succeeds: waitfor COMMAND….
+func waitfor(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: waitfor COMMAND…")
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for tries := 1; ; tries++ {
+		err := ts.Exec(args[0], args[1:]...)
+		if err == nil {
+			return
+		}
+		if tries == 500 {
+			ts.Fatalf("%s: %v", args[0], err)
+		}
+		<-tick.C
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/leat-io/leat/config"
 	"github.com/leat-io/leat/runtime/transport"
@@ -17,6 +19,9 @@ type options struct {
 	config   config.Options
 	instance transport.Instance
 	log      *slog.Logger
+	listen   string // for HTTP, where the file does not say; empty: not at all
+	meters   metric.MeterProvider
+	tracers  trace.TracerProvider
 }
 
 // Parts adds what a file can name. The built-in ones are builtin.All.
@@ -28,7 +33,7 @@ func Parts(t Table) Option {
 // handlers.JSON makes of a typed function.
 func Handle(name string, h message.HandlerFunc) Option {
 	return Parts(Table{Handlers: []HandlerKind{{
-		Name: name, Doc: "of this program",
+		Name: name, Doc: "of this program", Options: &struct{}{},
 		Build: func(_ Env, c config.Component) (message.HandlerFunc, error) { return h, noOptions(c) },
 	}}})
 }
@@ -36,7 +41,7 @@ func Handle(name string, h message.HandlerFunc) Option {
 // Use names a middleware for `use:` and `wrap:`.
 func Use(name string, m message.HandlerMiddleware) Option {
 	return Parts(Table{Middleware: []MiddlewareKind{{
-		Name: name, Doc: "of this program",
+		Name: name, Doc: "of this program", Options: &struct{}{},
 		Build: func(_ Env, c config.Component) (message.HandlerMiddleware, error) { return m, noOptions(c) },
 	}}})
 }

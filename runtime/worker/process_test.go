@@ -66,6 +66,7 @@ consumers:
     concurrency: 256
     prefetch: 1024
 drain_timeout: 25s
+http: {listen: off}
 `
 
 func newSite(t *testing.T, work, then string) *site {

@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -52,7 +54,11 @@ func readLines(r io.Reader, headers message.Metadata) <-chan line {
 				return
 			}
 		}
-		if err := s.Err(); err != nil {
+		err := s.Err()
+		if errors.Is(err, bufio.ErrTooLong) {
+			err = fmt.Errorf("is longer than %d MiB; publish its payload by --file", maxLine>>20)
+		}
+		if err != nil {
 			out <- line{number: n + 1, err: err}
 		}
 	}()
@@ -81,6 +87,11 @@ func parseLine(text []byte, headers message.Metadata) (*message.Message, error) 
 	if l.Payload == nil {
 		return nil, errors.New(`has no "payload"`)
 	}
+	for _, name := range slices.Sorted(maps.Keys(l.Headers)) {
+		if err := checkHeader(name); err != nil {
+			return nil, err
+		}
+	}
 	payload := []byte(l.Payload)
 	if payload[0] == '"' {
 		var s string
@@ -99,6 +110,20 @@ func parseLine(text []byte, headers message.Metadata) (*message.Message, error) 
 		m.UUID = uuid.NewString()
 	}
 	return m, nil
+}
+
+// checkHeader refuses a name that not every broker carries, or that no log
+// line shows as it is.
+func checkHeader(name string) error {
+	switch {
+	case name == "":
+		return errors.New("a header without a name")
+	case !utf8.ValidString(name):
+		return fmt.Errorf("the header name %q is not UTF-8", name)
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("the header name %q has a control character", name)
+	}
+	return nil
 }
 
 // lineError says what is wrong with a line, in words that are not Go's.

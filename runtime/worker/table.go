@@ -42,6 +42,8 @@ type TransportKind struct {
 	Example string
 	// Doc is one line for `list transports`.
 	Doc string
+	// Options points to the struct of options, for `schema`; nil: not told.
+	Options any
 	// Open makes a transport and connects to nothing: its error is about the
 	// options alone, best made by [config.Component.Decode] or Errorf.
 	Open func(Env, config.Component) (transport.Transport, error)
@@ -56,6 +58,7 @@ type StoreKind struct {
 	Doc     string
 	// PerProcess says that no other process sees the store.
 	PerProcess bool
+	Options    any // as in [TransportKind]
 	// Check looks at the options and opens nothing. The opener it returns is
 	// called when keys are first asked for, and again after an error; one
 	// marked by [transport.Refuse] before any message was taken ends the worker.
@@ -73,15 +76,17 @@ type MiddlewareKind struct {
 	// Option is the option of a consumer by which a link of the standard chain
 	// is configured. Such a link has no Build, is listed, and is refused under
 	// use and wrap.
-	Option string
+	Option  string
+	Options any // as in [TransportKind]
 	// Build makes the link for one place in the file, and starts nothing.
 	Build func(Env, config.Component) (message.HandlerMiddleware, error)
 }
 
 // HandlerKind is a handler that `handler:` can name.
 type HandlerKind struct {
-	Name string
-	Doc  string
+	Name    string
+	Doc     string
+	Options any // as in [TransportKind]
 	// Build makes the handler for one consumer, and starts nothing.
 	Build func(Env, config.Component) (message.HandlerFunc, error)
 }

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 	"sync"
 	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/leat-io/leat/config"
 	"github.com/leat-io/leat/runtime"
@@ -27,6 +30,12 @@ type Worker struct {
 	transports map[string]transport.Transport // by the entry's name, "" for the main one
 	stores     map[string]*store              // by the broker's name
 	router     *runtime.Router
+
+	began    time.Time
+	url      string                   // where HTTP listens; empty: nowhere
+	metrics  http.Handler             // of /metrics; nil where they go elsewhere
+	watched  map[string]*watchedStore // by consumer
+	exported *sdktrace.TracerProvider // nil where the file asks for no traces
 
 	mu     sync.Mutex
 	closed bool
@@ -59,6 +68,7 @@ func New(opts ...Option) (*Worker, error) {
 		options: o, cfg: cfg,
 		env:        Env{Name: cfg.Name, Instance: o.instance, Topology: transport.Topology(cfg.Topology), Log: o.log},
 		transports: map[string]transport.Transport{}, stores: map[string]*store{},
+		began: time.Now(), watched: map[string]*watchedStore{},
 	}
 	if err := w.build(); err != nil {
 		return nil, errors.Join(err, w.Close(context.Background()))
@@ -90,14 +100,25 @@ func defaultInstance() string {
 
 // Run consumes until ctx ends and the running attempts have finished, or until
 // a broker or store refuses before the worker was ready. Then it closes
-// everything. After a stop that took longer than the drain timeout the error
+// everything. HTTP is served where the file says an address; without one, only
+// the command listens by itself. After a stop that took longer than the drain timeout the error
 // is [runtime.ErrDrainTimeout].
 func (w *Worker) Run(ctx context.Context) error {
-	err := w.openStores(ctx)
+	err := w.start(ctx)
 	if err == nil {
 		err = w.router.Run(ctx)
 	}
 	return errors.Join(err, w.Close(ctx))
+}
+
+func (w *Worker) start(ctx context.Context) error {
+	if err := w.listen(ctx); err != nil {
+		return err
+	}
+	if err := w.startTraces(ctx); err != nil {
+		return err
+	}
+	return w.openStores(ctx)
 }
 
 // openStores tries each store once. One that refuses ends the worker; for one

@@ -110,9 +110,9 @@ func (c *consumer) unheld(ctx context.Context, jobs []*job, found map[int64]*job
 func (c *consumer) fetch(ctx context.Context, ids []int64, found map[int64]*job, b *budget) error {
 	some := ids[:min(len(ids), b.rows)]
 	done := 0
-	err := look(ctx, c.db, "SELECT 0, m.id, "+messageColumns+" FROM leat_messages m WHERE m.id IN ("+c.t.d.ids()+") ORDER BY m.id",
+	var m row
+	err := look(ctx, c.db, c.t.d.byID(),
 		[]any{c.t.d.numbers(some)}, func(r *stdsql.Rows) (bool, error) {
-			var m row
 			if err := m.scan(r); err != nil {
 				return false, err
 			}
@@ -121,7 +121,7 @@ func (c *consumer) fetch(ctx context.Context, ids []int64, found map[int64]*job,
 				j.orphans = append(j.orphans, some[done])
 				done++
 			}
-			if !b.take(m.delivery(found[m.id].s)) {
+			if !b.take(&m, found[m.id].s) {
 				return false, nil
 			}
 			done++

@@ -21,6 +21,7 @@ type consumer struct {
 	cfg     transport.ConsumerConfig
 	session string
 	sources []*source
+	clock   clock
 
 	mu       sync.Mutex
 	spells   []*spell
@@ -81,6 +82,9 @@ func (t *Transport) OpenConsumer(ctx context.Context, cfg transport.ConsumerConf
 		group, err := groupID(ctx, db.Reader, tp, cfg.Group)
 		if err != nil {
 			return nil, c.missing(err)
+		}
+		if err := filled(ctx, db, group, cfg.Group); err != nil {
+			return nil, err
 		}
 		c.sources = append(c.sources, &source{topic: tp, group: group, sightOf: map[string]*sighting{}})
 	}

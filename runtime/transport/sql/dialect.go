@@ -22,9 +22,11 @@ type dialect interface {
 	numbers(ids []int64) any
 	// forward reads the messages of n partitions. Arguments for each: slot,
 	// topic, group, part, the id to start above, the number of rows at most.
-	// Columns: slot, id, uuid, key, headers, payload, whether that is NULL,
-	// publishing time. The time is NULL where there is no message.
+	// Columns as row.scan has them.
 	forward(n int) string
+	// byID reads the messages with the numbers in its one argument, in their
+	// order, as slot 0.
+	byID() string
 	// behind looks for ids alone. Arguments for each of n: slot, topic, group,
 	// part, the first id, the last id, the number of rows at most.
 	behind(n int) string
@@ -49,13 +51,20 @@ func (sqlite) numbers(ids []int64) any {
 	return string(append(b, ']'))
 }
 
-// messageColumns survive whatever types a row inserted by hand has.
-const messageColumns = "m.uuid, m.key, m.headers, m.payload, m.payload IS NULL, CAST(m.published_at AS INTEGER)"
+// head is what a row has beside headers and payload, in one column: each
+// column of its own would cost two allocations. It survives whatever types a
+// row inserted by hand has.
+const head = "iif(m.id IS NULL, '', format('%d %d ', m.published_at, octet_length(m.uuid)) || coalesce(m.uuid, '') || coalesce(m.key, ''))" +
+	", CAST(m.headers AS TEXT), CAST(m.payload AS BLOB)"
 
 func (sqlite) forward(n int) string {
-	return union(n, "SELECT ?, d.id, "+messageColumns+
+	return union(n, "SELECT format('%d %d ', ?, d.id) || "+head+
 		" FROM leat_deliveries d LEFT JOIN leat_messages m ON m.id = d.id"+
 		" WHERE d.topic_id = ? AND d.group_id = ? AND d.part = ? AND d.id > ? ORDER BY d.id LIMIT ?")
+}
+
+func (d sqlite) byID() string {
+	return "SELECT format('0 %d ', m.id) || " + head + " FROM leat_messages m WHERE m.id IN (" + d.ids() + ") ORDER BY m.id"
 }
 
 func (sqlite) behind(n int) string {

@@ -31,6 +31,16 @@ func Kill(c transport.Consumer) {
 // LateCommits has t read as from a database whose rows may become visible late.
 func LateCommits(t *Transport) { t.d = lateSQLite{} }
 
+// ShiftClock has t take the time from a table of one number, by which the
+// database's clock was set.
+func ShiftClock(t *Transport) { t.d = shiftedSQLite{} }
+
+type shiftedSQLite struct{ sqlite }
+
+func (d shiftedSQLite) clock() string {
+	return "(SELECT " + d.sqlite.clock() + " + shift FROM test_clock)"
+}
+
 type lateSQLite struct{ sqlite }
 
 func (lateSQLite) lateCommits() bool { return true }

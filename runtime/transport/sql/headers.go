@@ -75,24 +75,25 @@ func appendQuoted(b []byte, s string) []byte {
 
 // decodeHeaders reads the headers column, whatever it holds. Values by hand
 // that are not strings are taken as they are written.
-func decodeHeaders(b, key []byte) transport.Headers {
-	if len(b) == 0 && len(key) == 0 {
+func decodeHeaders(text, key string) transport.Headers {
+	if text == "" && key == "" {
 		return nil
 	}
-	headers := make(transport.Headers, 0, 4)
-	if len(b) > 0 {
+	var headers transport.Headers
+	if text != "" {
+		headers = make(transport.Headers, 0, 4)
 		var ok bool
-		if b[0] == binaryHeaders {
-			headers, ok = decodePairs(headers, b[1:])
+		if text[0] == binaryHeaders {
+			headers, ok = decodePairs(headers, text[1:])
 		} else {
-			headers, ok = decodeJSON(headers, string(b))
+			headers, ok = decodeJSON(headers, text)
 		}
 		if !ok {
-			headers = append(headers[:0], transport.Header{Name: rawHeader, Value: string(b)})
+			headers = append(headers[:0], transport.Header{Name: rawHeader, Value: text})
 		}
 	}
-	if len(key) > 0 {
-		headers = append(headers, transport.Header{Name: transport.KeyHeader, Value: string(key)})
+	if key != "" {
+		headers = append(headers, transport.Header{Name: transport.KeyHeader, Value: key})
 	}
 	return headers
 }
@@ -120,23 +121,23 @@ func decodeJSON(headers transport.Headers, text string) (transport.Headers, bool
 	return headers, true
 }
 
-func decodePairs(headers transport.Headers, b []byte) (transport.Headers, bool) {
-	text := func() (string, bool) {
-		n, size := binary.Uvarint(b)
-		if size <= 0 || n > uint64(len(b)-size) { //nolint:gosec // size is at most len(b)
+func decodePairs(headers transport.Headers, rest string) (transport.Headers, bool) {
+	next := func() (string, bool) {
+		n, size := binary.Uvarint([]byte(rest[:min(len(rest), binary.MaxVarintLen64)]))
+		if size <= 0 || n > uint64(len(rest)-size) { //nolint:gosec // size is at most len(rest)
 			return "", false
 		}
-		end := size + int(n) //nolint:gosec // n is at most len(b)
-		s := string(b[size:end])
-		b = b[end:]
+		end := size + int(n) //nolint:gosec // n is at most len(rest)
+		s := rest[size:end]
+		rest = rest[end:]
 		return s, true
 	}
-	for len(b) > 0 {
-		name, ok := text()
+	for rest != "" {
+		name, ok := next()
 		if !ok {
 			return headers, false
 		}
-		value, ok := text()
+		value, ok := next()
 		if !ok {
 			return headers, false
 		}

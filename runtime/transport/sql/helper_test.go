@@ -5,6 +5,7 @@ import (
 	stdsql "database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -52,7 +53,7 @@ func (b *broker) open(opts ...func(*sql.Options)) *sql.Transport {
 // own, and no wake-ups but by polling.
 func (b *broker) elsewhere(opts ...func(*sql.Options)) *sql.Transport {
 	b.t.Helper()
-	return b.open(append(opts, func(o *sql.Options) { o.Synchronous = "full" })...)
+	return b.open(append(opts, func(o *sql.Options) { o.Synchronous = "normal" })...)
 }
 
 // briefly has leases short enough to wait for their end.
@@ -61,18 +62,45 @@ func briefly(o *sql.Options) { o.Lease = lease }
 // raw is another program's connection.
 func (b *broker) raw() *stdsql.DB {
 	b.t.Helper()
+	db := b.connect()
+	b.t.Cleanup(func() { require.NoError(b.t, db.Close()) })
+	return db
+}
+
+func (b *broker) connect() *stdsql.DB {
+	b.t.Helper()
 	db, err := stdsql.Open("sqlite", b.path+"?_pragma=busy_timeout(5000)")
 	require.NoError(b.t, err)
 	db.SetMaxOpenConns(1)
-	b.t.Cleanup(func() { require.NoError(b.t, db.Close()) })
 	return db
 }
 
 func (b *broker) count(table string) int {
 	b.t.Helper()
+	db := b.connect()
+	defer db.Close()
 	var n int
-	require.NoError(b.t, b.raw().QueryRowContext(b.t.Context(), "SELECT count(*) FROM "+table).Scan(&n))
+	require.NoError(b.t, db.QueryRowContext(b.t.Context(), "SELECT count(*) FROM "+table).Scan(&n))
 	return n
+}
+
+// logSize is how large the write-ahead log is.
+func (b *broker) logSize() int64 {
+	b.t.Helper()
+	info, err := os.Stat(b.path + "-wal")
+	require.NoError(b.t, err)
+	return info.Size()
+}
+
+// sound checks a database file, this one or a copy.
+func (b *broker) sound(path string) {
+	b.t.Helper()
+	db, err := stdsql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
+	require.NoError(b.t, err)
+	defer db.Close()
+	var ok string
+	require.NoError(b.t, db.QueryRowContext(b.t.Context(), "PRAGMA integrity_check").Scan(&ok))
+	require.Equal(b.t, "ok", ok)
 }
 
 func config(change ...func(*transport.ConsumerConfig)) transport.ConsumerConfig {

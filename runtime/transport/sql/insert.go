@@ -4,6 +4,7 @@ import (
 	"context"
 	stdsql "database/sql"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"strings"
 	"unicode/utf8"
@@ -50,7 +51,7 @@ func (p *producer) insert(ctx context.Context, tx *stdsql.Tx, batch []*publicati
 		}
 		for _, m := range pub.msgs {
 			key := m.Metadata[transport.KeyHeader]
-			args = append(args, tp.id, p.partition(key, tp.partitions), text(m.UUID), text(key),
+			args = append(args, tp.id, p.partition(key, tp.partitions), exact(m.UUID), exact(key),
 				encodeHeaders(m.Metadata, key), payload(m.Payload), now)
 			if rows++; rows == insertRows {
 				if err := flush(); err != nil {
@@ -83,11 +84,16 @@ func (p *producer) insertRows(ctx context.Context, tx *stdsql.Tx, rows int, args
 }
 
 func (p *producer) topic(ctx context.Context, tx *stdsql.Tx, name string) (topic, error) {
-	tp, err := findTopic(ctx, tx, name)
-	if errors.Is(err, errMissing) && p.t.creates() {
+	tp := topic{name: name}
+	err := first(ctx, p.db, tx, "SELECT id, partitions FROM leat_topics WHERE name = ?", []any{name}, &tp.id, &tp.partitions)
+	switch {
+	case err != nil || tp.id != 0:
+		return tp, err
+	case p.t.creates():
 		return p.t.declareTopic(ctx, tx, transport.Declaration{Topic: name})
+	default:
+		return tp, fmt.Errorf("topic %q %w", name, errMissing)
 	}
-	return tp, err
 }
 
 // partition is FNV-1a of the key, 32 bits, modulo the number of partitions;
@@ -102,8 +108,8 @@ func (p *producer) partition(key string, partitions int) int64 {
 	return int64(h.Sum32()) % int64(partitions)
 }
 
-// text stores a string so that it comes back byte by byte; empty is NULL.
-func text(s string) any {
+// exact stores a string so that it comes back byte by byte; empty is NULL.
+func exact(s string) any {
 	switch {
 	case s == "":
 		return nil

@@ -115,6 +115,9 @@ func (c *consumer) tick(ctx context.Context) error {
 	unbroken := context.WithoutCancel(ctx)
 	shares := make([]*share, len(c.sources))
 	err := c.db.InTx(ctx, func(tx *stdsql.Tx) error {
+		if err := c.follow(unbroken, tx); err != nil {
+			return err
+		}
 		for i, src := range c.sources {
 			shares[i] = &share{c: c, src: src, tx: tx}
 			if err := shares[i].decide(unbroken); err != nil {

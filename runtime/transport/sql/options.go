@@ -15,8 +15,8 @@ import (
 type Options struct {
 	// Path of the SQLite file; a relative one starts from the working directory.
 	Path string `yaml:"path"`
-	// Synchronous is "normal", where a power cut may undo the last commits, or
-	// "full". Default: normal.
+	// Synchronous is "full", or "normal", where a power cut may undo the last
+	// commits: what was confirmed to a publisher is then lost. Default: full.
 	Synchronous string `yaml:"synchronous"`
 	// Partitions of a topic that is made. It bounds how many instances share
 	// a group, and is fixed from then on. Default: 8.

@@ -4,6 +4,7 @@ import (
 	"context"
 	stdsql "database/sql"
 	"fmt"
+	goruntime "runtime"
 	"slices"
 	"sync"
 
@@ -195,6 +196,8 @@ func (p *producer) write(ctx context.Context) {
 			return
 		}
 	}
+	// Those who just had an answer may publish again: they come first, and share this one.
+	goruntime.Gosched()
 	err = p.db.InTx(ctx, func(tx *stdsql.Tx) error {
 		if batch == nil {
 			batch = p.take()

@@ -46,12 +46,13 @@ func (c *consumer) putBackSource(ctx context.Context, src *source) error {
 	var wait stdsql.NullInt64
 	err := c.db.InTx(limited, func(tx *stdsql.Tx) error {
 		ready = map[int64][]int64{}
+		now := c.clock.now()
 		epochs, err := c.epochs(ctx, tx, src)
 		if err != nil {
 			return err
 		}
-		err = each(ctx, c.db, tx, "SELECT part, id FROM leat_delayed WHERE topic_id = ? AND group_id = ? AND available_at <= "+c.t.d.clock()+
-			" AND part IN ("+c.t.d.ids()+") ORDER BY available_at LIMIT ?", []any{src.id, src.group, c.t.d.numbers(parts), dueRows}, func(r *stdsql.Rows) error {
+		err = each(ctx, c.db, tx, "SELECT part, id FROM leat_delayed WHERE topic_id = ? AND group_id = ? AND available_at <= ?"+
+			" AND part IN ("+c.t.d.ids()+") ORDER BY available_at LIMIT ?", []any{src.id, src.group, now, c.t.d.numbers(parts), dueRows}, func(r *stdsql.Rows) error {
 			var part, id int64
 			err := r.Scan(&part, &id)
 			if s := owned[part]; s != nil && epochs[part] == s.epoch {
@@ -67,8 +68,8 @@ func (c *consumer) putBackSource(ctx context.Context, src *source) error {
 				return err
 			}
 		}
-		return first(ctx, c.db, tx, "SELECT min(available_at) - "+c.t.d.clock()+" FROM leat_delayed WHERE topic_id = ? AND group_id = ? AND part IN ("+c.t.d.ids()+")",
-			[]any{src.id, src.group, c.t.d.numbers(parts)}, &wait)
+		return first(ctx, c.db, tx, "SELECT min(available_at) - ? FROM leat_delayed WHERE topic_id = ? AND group_id = ? AND part IN ("+c.t.d.ids()+")",
+			[]any{now, src.id, src.group, c.t.d.numbers(parts)}, &wait)
 	})
 	if err != nil {
 		return err

@@ -3,39 +3,100 @@ package sql
 import (
 	"context"
 	stdsql "database/sql"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/leat-io/leat/runtime/transport"
 )
 
-// row is a message as it was read.
+// row is a message as it was read. One is used for all rows of a result.
 type row struct {
-	slot               int
-	id                 int64
-	uuid, key, headers []byte
-	payload            []byte
-	null               stdsql.NullBool
-	published          stdsql.NullInt64
+	slot      int64
+	id        int64
+	exists    bool // else there is only a delivery
+	published int64
+	uuid, key string
+	headers   string
+	payload   []byte
+
+	head    text
+	texts   text
+	bytes   blob
+	columns []any
 }
 
-func (m *row) scan(r *stdsql.Rows) error {
-	return r.Scan(&m.slot, &m.id, &m.uuid, &m.key, &m.headers, &m.payload, &m.null, &m.published)
-}
+// text and blob take a column as the driver made it, without a copy: the
+// driver makes each anew.
+type (
+	text string
+	blob []byte
+)
 
-func (m *row) delivery(s *spell) *transport.Delivery {
-	d := &transport.Delivery{
-		ID: string(m.uuid), Payload: m.payload, Headers: decodeHeaders(m.headers, m.key),
-		Topic: s.src.name, Partition: s.part, Offset: m.id, Key: string(m.key),
-		Enqueued: time.UnixMicro(m.published.Int64), Assignment: s.a, Tag: s,
+// Scan is for database/sql.
+func (t *text) Scan(v any) error {
+	s, ok := v.(string)
+	if !ok && v != nil {
+		return fmt.Errorf("column is %T, not text", v)
 	}
-	if d.Payload == nil && !m.null.Bool {
-		d.Payload = []byte{}
+	*t = text(s)
+	return nil
+}
+
+// Scan is for database/sql. An empty one is not nil.
+func (b *blob) Scan(v any) error {
+	*b = nil
+	if v == nil {
+		return nil
+	}
+	s, ok := v.([]byte)
+	if !ok {
+		return fmt.Errorf("column is %T, not a blob", v)
+	}
+	if *b = s; s == nil {
+		*b = blob{}
+	}
+	return nil
+}
+
+// scan reads "slot id ", and if there is a message "published length " and as
+// many bytes of the id and the rest of the key; then headers and payload.
+func (m *row) scan(r *stdsql.Rows) error {
+	if m.columns == nil {
+		m.columns = []any{&m.head, &m.texts, &m.bytes}
+	}
+	if err := r.Scan(m.columns...); err != nil {
+		return err
+	}
+	m.headers, m.payload = string(m.texts), m.bytes
+	rest := string(m.head)
+	number := func() int64 {
+		digits, after, _ := strings.Cut(rest, " ")
+		rest = after
+		n, _ := strconv.ParseInt(digits, 10, 64) // the query made it
+		return n
+	}
+	m.slot, m.id = number(), number()
+	if m.exists = rest != ""; m.exists {
+		m.published = number()
+		n := number()
+		m.uuid, m.key = rest[:n], rest[n:]
+	}
+	return nil
+}
+
+// fill makes a delivery of it.
+func (m *row) fill(d *transport.Delivery, s *spell) {
+	*d = transport.Delivery{
+		ID: m.uuid, Payload: m.payload, Headers: decodeHeaders(m.headers, m.key),
+		Topic: s.src.name, Partition: s.part, Offset: m.id, Key: m.key,
+		Enqueued: time.UnixMicro(m.published), Assignment: s.a, Tag: s,
 	}
 	if d.ID == "" {
 		d.ID = d.Coordinates() + "@" + s.src.uid
 	}
-	return d
 }
 
 func spellOf(d *transport.Delivery) *spell { return d.Tag.(*spell) }
@@ -58,9 +119,9 @@ func (c *consumer) attempts(ctx context.Context, ds []*transport.Delivery) error
 		for id := range byID {
 			ids = append(ids, id)
 		}
-		query := "SELECT id, attempts, available_at - " + c.t.d.clock() + ", coalesce(first_failure, 0), coalesce(last_error, '')" +
+		query := "SELECT id, attempts, available_at - ?, coalesce(first_failure, 0), coalesce(last_error, '')" +
 			" FROM leat_attempts WHERE topic_id = ? AND group_id = ? AND part IN (" + c.t.d.ids() + ") AND id IN (" + c.t.d.ids() + ")"
-		err := look(ctx, c.db, query, []any{src.id, src.group, c.t.d.numbers(parts(byID)), c.t.d.numbers(ids)}, func(r *stdsql.Rows) (bool, error) {
+		err := look(ctx, c.db, query, []any{c.clock.now(), src.id, src.group, c.t.d.numbers(parts(byID)), c.t.d.numbers(ids)}, func(r *stdsql.Rows) (bool, error) {
 			var id, wait, first int64
 			var attempts int
 			var class string

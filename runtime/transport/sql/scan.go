@@ -28,19 +28,30 @@ type budget struct {
 	bytes int64
 	need  int64 // size of the first message that did not fit
 	taken []*transport.Delivery
+	spare []transport.Delivery
 }
+
+// together is how many deliveries are allocated at once. One that stays for
+// long keeps the others of its block, though not their messages.
+const together = 8
 
 func (b *budget) full() bool { return b.need > 0 || b.rows == 0 }
 
-func (b *budget) take(d *transport.Delivery) bool {
-	size := d.Size()
+func (b *budget) take(m *row, s *spell) bool {
 	if b.full() {
 		return false
 	}
+	if len(b.spare) == 0 {
+		b.spare = make([]transport.Delivery, together)
+	}
+	d := &b.spare[0]
+	m.fill(d, s)
+	size := d.Size()
 	if size > b.bytes {
 		b.need = size
 		return false
 	}
+	b.spare = b.spare[1:]
 	b.rows--
 	b.bytes -= size
 	b.taken = append(b.taken, d)
@@ -162,15 +173,15 @@ func (c *consumer) above(ctx context.Context, jobs []*job, share int, b *budget)
 	for slot, j := range jobs {
 		args = append(args, slot, j.s.src.id, j.s.src.group, j.s.part, j.cursor, share)
 	}
+	var m row
 	return look(ctx, c.db, c.t.d.forward(len(jobs)), args, func(r *stdsql.Rows) (bool, error) {
-		var m row
 		if err := m.scan(r); err != nil {
 			return false, err
 		}
 		j := jobs[m.slot]
-		if !m.published.Valid {
+		if !m.exists {
 			j.orphans = append(j.orphans, m.id)
-		} else if !b.take(m.delivery(j.s)) {
+		} else if !b.take(&m, j.s) {
 			return false, nil
 		}
 		j.read = m.id

@@ -141,10 +141,10 @@ func (c *consumer) epochs(ctx context.Context, tx *stdsql.Tx, src *source) (map[
 func (c *consumer) writeStates(ctx context.Context, tx *stdsql.Tx, w *work) error {
 	s := w.s
 	for _, st := range w.states {
-		id, after := st.Delivery.Offset, max(0, st.After.Microseconds())
+		id, due := st.Delivery.Offset, c.clock.now()+max(0, st.After.Microseconds())
 		if st.Verdict == transport.Delay {
-			_, err := exec(ctx, c.db, tx, "INSERT INTO leat_delayed (topic_id, group_id, part, id, available_at) VALUES (?, ?, ?, ?, "+c.t.d.clock()+" + ?)"+
-				" ON CONFLICT (topic_id, group_id, part, id) DO UPDATE SET available_at = excluded.available_at", s.src.id, s.src.group, s.part, id, after)
+			_, err := exec(ctx, c.db, tx, "INSERT INTO leat_delayed (topic_id, group_id, part, id, available_at) VALUES (?, ?, ?, ?, ?)"+
+				" ON CONFLICT (topic_id, group_id, part, id) DO UPDATE SET available_at = excluded.available_at", s.src.id, s.src.group, s.part, id, due)
 			if err != nil {
 				return err
 			}
@@ -153,9 +153,9 @@ func (c *consumer) writeStates(ctx context.Context, tx *stdsql.Tx, w *work) erro
 		if !st.FirstFailure.IsZero() {
 			first = st.FirstFailure.UnixMicro()
 		}
-		_, err := exec(ctx, c.db, tx, "INSERT INTO leat_attempts (topic_id, group_id, part, id, attempts, available_at, first_failure, last_error) VALUES (?, ?, ?, ?, ?, "+c.t.d.clock()+" + ?, ?, ?)"+
+		_, err := exec(ctx, c.db, tx, "INSERT INTO leat_attempts (topic_id, group_id, part, id, attempts, available_at, first_failure, last_error) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"+
 			" ON CONFLICT (topic_id, group_id, part, id) DO UPDATE SET attempts = excluded.attempts, available_at = excluded.available_at, first_failure = excluded.first_failure, last_error = excluded.last_error",
-			s.src.id, s.src.group, s.part, id, st.Attempts, after, first, text(st.LastError))
+			s.src.id, s.src.group, s.part, id, st.Attempts, due, first, exact(st.LastError))
 		if err != nil {
 			return err
 		}

@@ -46,15 +46,19 @@ func (t *Transport) Declare(ctx context.Context, mode transport.Topology, ds ...
 	}
 	waiting, cancel := context.WithTimeout(ctx, openWait)
 	defer cancel()
-	ctx = context.WithoutCancel(ctx) // a back-fill may take longer
 	err = db.InTx(waiting, func(tx *stdsql.Tx) error {
 		for _, d := range ds {
-			if err := t.declare(ctx, tx, d); err != nil {
+			if err := t.declare(context.WithoutCancel(ctx), tx, d); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+	for _, d := range ds {
+		if err == nil && d.Group != "" {
+			err = fill(ctx, db, d)
+		}
+	}
 	return refuse(err)
 }
 
@@ -82,7 +86,8 @@ func (t *Transport) declare(ctx context.Context, tx *stdsql.Tx, d transport.Decl
 	if d.Start == transport.StartLatest {
 		return nil
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO leat_deliveries (topic_id, group_id, part, id) SELECT topic_id, ?, part, id FROM leat_messages WHERE topic_id = ?", group, tp.id); err != nil {
+	_, err = tx.ExecContext(ctx, "UPDATE leat_groups SET fill_from = 0, fill_to = (SELECT max(id) FROM leat_messages) WHERE id = ?", group)
+	if err != nil {
 		return fmt.Errorf("group %q: %w", d.Group, err)
 	}
 	return nil

@@ -3,6 +3,10 @@
 package builtin
 
 import (
+	"github.com/leat-io/leat/handlers"
+	"github.com/leat-io/leat/runtime/transport/memory"
+	"github.com/leat-io/leat/runtime/transport/sql"
+	"github.com/leat-io/leat/runtime/transport/watermill"
 	"github.com/leat-io/leat/runtime/worker"
 )
 
@@ -14,14 +18,14 @@ func All() worker.Option { return worker.Parts(Table()) }
 func Table() worker.Table {
 	return worker.Table{
 		Transports: []worker.TransportKind{
-			{Kind: "sqlite", Example: "sqlite://worker.db", Doc: "an SQLite file, shared by processes of one machine", Open: openSQLite},
-			{Kind: "memory", Example: "memory://name", Doc: "within one process: for tests", Open: openMemory},
-			{Kind: "watermill-kafka", Example: "watermill-kafka://host1:9092,host2:9092", Doc: "Watermill's Kafka Pub/Sub", Open: openWatermillKafka},
-			{Kind: "watermill-amqp", Example: "watermill-amqp://host:5672/vhost", Doc: "Watermill's AMQP Pub/Sub", Open: openWatermillAMQP},
+			{Kind: "sqlite", Example: "sqlite://worker.db", Doc: "an SQLite file, shared by processes of one machine", Options: &sql.Options{}, Open: openSQLite},
+			{Kind: "memory", Example: "memory://name", Doc: "within one process: for tests", Options: &memory.Options{}, Open: openMemory},
+			{Kind: "watermill-kafka", Example: "watermill-kafka://host1:9092,host2:9092", Doc: "Watermill's Kafka Pub/Sub", Options: &watermill.KafkaOptions{}, Open: openWatermillKafka},
+			{Kind: "watermill-amqp", Example: "watermill-amqp://host:5672/vhost", Doc: "Watermill's AMQP Pub/Sub", Options: &watermill.AMQPOptions{}, Open: openWatermillAMQP},
 		},
 		Stores: []worker.StoreKind{
-			{Kind: "sqlite", Doc: "tables in an SQLite file", Check: sqliteStore},
-			{Kind: "memory", Doc: "forgotten at the end of the process", PerProcess: true, Check: memoryStore},
+			{Kind: "sqlite", Doc: "tables in an SQLite file", Options: &sql.Options{}, Check: sqliteStore},
+			{Kind: "memory", Doc: "forgotten at the end of the process", PerProcess: true, Options: &memoryStoreOptions{}, Check: memoryStore},
 		},
 		Middleware: []worker.MiddlewareKind{
 			{Name: "dead_letter", Option: "dead_letter", Doc: "keeps what has failed for good, or drops it, or blocks"},
@@ -31,9 +35,9 @@ func Table() worker.Table {
 			{Name: "recover", Option: "(always on)", Doc: "turns a panic into a failed attempt"},
 		},
 		Handlers: []worker.HandlerKind{
-			{Name: "log", Doc: "logs that a message came, and acks it", Build: buildLog},
-			{Name: "discard", Doc: "acks", Build: buildDiscard},
-			{Name: "forward", Doc: "returns the message, for publish_to", Build: buildForward},
+			{Name: "log", Doc: "logs that a message came, and acks it", Options: &handlers.LogOptions{}, Build: buildLog},
+			{Name: "discard", Doc: "acks", Options: &struct{}{}, Build: buildDiscard},
+			{Name: "forward", Doc: "returns the message, for publish_to", Options: &handlers.ForwardOptions{}, Build: buildForward},
 		},
 	}
 }

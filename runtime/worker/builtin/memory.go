@@ -20,11 +20,13 @@ func openMemory(_ worker.Env, c config.Component) (transport.Transport, error) {
 	return memory.New(name, o), nil
 }
 
+type memoryStoreOptions struct {
+	// MaxKeys is how many keys are remembered; 0 means the store's default.
+	MaxKeys int `yaml:"max_keys" min:"0"`
+}
+
 func memoryStore(_ worker.Env, c config.Component) (worker.OpenStore, error) {
-	var o struct {
-		// MaxKeys is how many are remembered; 0 means the store's default.
-		MaxKeys int `yaml:"max_keys" min:"0"`
-	}
+	var o memoryStoreOptions
 	if err := c.Decode(&o); err != nil {
 		return nil, err
 	}

@@ -12,9 +12,11 @@ CREATE TABLE leat_topics (
 );
 
 CREATE TABLE leat_groups (
-    id       INTEGER PRIMARY KEY AUTOINCREMENT,
-    topic_id INTEGER NOT NULL,
-    name     TEXT    NOT NULL,
+    id        INTEGER PRIMARY KEY AUTOINCREMENT,
+    topic_id  INTEGER NOT NULL,
+    name      TEXT    NOT NULL,
+    fill_from INTEGER,  -- what is older than the group and has an id above this
+    fill_to   INTEGER,  -- up to this is still to be given to it; NULL: nothing
     UNIQUE (topic_id, name)
 );
 

@@ -1,0 +1,381 @@
+package main
+
+import (
+	"context"
+	stdsql "database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/leat-io/leat/runtime"
+	"github.com/leat-io/leat/runtime/transport"
+	"github.com/leat-io/leat/runtime/transport/sql"
+
+	"github.com/leat-io/leat/benchmarks/harness"
+)
+
+const (
+	kibibyte   = 1 << 10 // the payload of all these cases
+	publishers = 16
+	claim      = 100 // messages in a transaction of the raw client
+)
+
+func sqliteGroups() []harness.Group {
+	return []harness.Group{sqliteConsume("normal"), sqliteConsume("full"), sqlitePublish("normal"), sqlitePublish("full"),
+		sqliteSingles("normal"), sqliteSingles("full"), sqliteBacklog(), sqliteStraggler()}
+}
+
+func sqliteConsume(sync string) harness.Group {
+	const bare, chain = "Leat, no middleware", "Leat, default chain"
+	return harness.Group{
+		ID: "sqlite-consume-" + sync, Name: "SQLite, synchronous=" + sync + ": consume 1 KiB, handler does nothing", Unit: "msg", N: 50_000,
+		Cases: []harness.Case{
+			{Name: "DELETE … RETURNING by 100, by partition", Run: rawConsume(sync, 8)},
+			{Name: "DELETE … RETURNING by 100, one partition", Run: rawConsume(sync, 1)},
+			{Name: bare, Run: sqliteEngine(sync, 1, false)},
+			{Name: chain, Run: sqliteEngine(sync, 1, true)},
+		},
+		Targets: []harness.Target{
+			{Case: bare, What: "≥ 1.2x the raw loop", Met: speed(1.2)},
+			{Case: chain, What: "≥ 1.0x the raw loop", Met: speed(1)},
+		},
+	}
+}
+
+func sqlitePublish(sync string) harness.Group {
+	const batched = "Leat, 100 in one Publish"
+	return harness.Group{
+		ID: "sqlite-publish-" + sync, Name: "SQLite, synchronous=" + sync + ": publish 1 KiB to one group, 100 at a time", Unit: "msg", N: 20_000,
+		Cases: []harness.Case{
+			{Name: "two INSERTs, 100 messages in a transaction", Run: rawPublish(sync, claim)},
+			{Name: batched, Run: sqliteProducer(sync, 1, claim)},
+		},
+		Targets: []harness.Target{{Case: batched, What: "≥ 0.9x", Met: speed(0.9)}},
+	}
+}
+
+func sqliteSingles(sync string) harness.Group {
+	const coalesced = "Leat, 16 goroutines"
+	return harness.Group{
+		ID: "sqlite-singles-" + sync, Name: "SQLite, synchronous=" + sync + ": publish 1 KiB to one group, one at a time", Unit: "msg", N: 5_000,
+		Cases: []harness.Case{
+			{Name: "two INSERTs in a transaction", Run: rawPublish(sync, 1)},
+			{Name: "Leat, 1 goroutine", Run: sqliteProducer(sync, 1, 1)},
+			{Name: coalesced, Run: sqliteProducer(sync, publishers, 1)},
+		},
+		Targets: []harness.Target{{Case: coalesced, What: "≥ 2x", Met: speed(2)}},
+	}
+}
+
+func sqliteBacklog() harness.Group {
+	const large = "the last 10,000 of 1,000,000"
+	return harness.Group{
+		ID: "sqlite-backlog", Name: "SQLite: consume 1 KiB, default chain, after a backlog", Unit: "msg", N: 10_000,
+		Cases: []harness.Case{
+			{Name: "10,000", Run: sqliteEngine("full", 1, true)},
+			{Name: "the last 10,000 of 100,000", Run: sqliteEngine("full", 10, true)},
+			{Name: large, Run: sqliteEngine("full", 100, true)},
+		},
+		Targets: []harness.Target{{Case: large, What: "≥ 0.8x of the smallest", Met: speed(0.8)}},
+	}
+}
+
+func sqliteStraggler() harness.Group {
+	const slow = "one in 1,000 takes 500 ms"
+	return harness.Group{
+		ID: "sqlite-straggler", Name: "a slow message: SQLite, 5 ms handler, by key, 256 at once", Unit: "msg", N: 50_000,
+		Cases: []harness.Case{
+			{Name: "every one takes 5 ms", Run: inSQLite(sleep)},
+			{Name: slow, Run: inSQLite(sleepLongerAtTimes)},
+		},
+		Targets: []harness.Target{{Case: slow, What: "≥ 0.8 of the speed without", Met: speed(0.8)}},
+	}
+}
+
+// inFile runs fn with a file in a folder of its own.
+func inFile(fn func(path string) error) error {
+	dir, err := os.MkdirTemp("", "leat-bench-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(fn(filepath.Join(dir, "bench.db")), os.RemoveAll(dir))
+}
+
+func kibibytes(from, n int) []*message.Message {
+	body := []byte(strings.Repeat("x", kibibyte))
+	msgs := make([]*message.Message, n)
+	for i := range msgs {
+		msgs[i] = newMessage(from+i, 0)
+		msgs[i].Payload = body
+	}
+	return msgs
+}
+
+// fillSQLite publishes n messages of 1 KiB.
+func fillSQLite(ctx context.Context, t transport.Transport, n int) error {
+	if err := t.Declare(ctx, transport.TopologyDeclare, transport.Declaration{Topic: topic, Group: topic}); err != nil {
+		return err
+	}
+	p, err := t.OpenProducer(ctx)
+	if err != nil {
+		return err
+	}
+	const batch = 1000
+	for at := 0; at < n; at += batch {
+		if err := p.Publish(ctx, topic, kibibytes(at, min(batch, n-at))...); err != nil {
+			return err
+		}
+	}
+	return p.Close(ctx)
+}
+
+// sqliteEngine measures the engine on the last n of times·n messages.
+func sqliteEngine(sync string, times int, chain bool) func(*harness.Meter, int) error {
+	return func(m *harness.Meter, n int) error {
+		return inFile(func(path string) error {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			t, err := sql.OpenSQLite(sql.Options{Path: path, Synchronous: sync})
+			if err != nil {
+				return err
+			}
+			if err := fillSQLite(ctx, t, times*n); err != nil {
+				return err
+			}
+			p := policy()
+			if chain {
+				p, err = withDefaultChain(p, nil)
+			} else {
+				p.Timeout = 0 // that is a link
+			}
+			if err != nil {
+				return err
+			}
+			var handled atomic.Int64
+			begin, end := int64((times-1)*n), int64(times*n)
+			all := make(chan struct{})
+			r := runtime.NewRouter(runtime.Options{})
+			err = r.Consume(topic, t, topic, func(*message.Message) ([]*message.Message, error) {
+				switch handled.Add(1) {
+				case begin:
+					m.Start()
+				case end:
+					close(all)
+				}
+				return nil, nil
+			}, p)
+			if err != nil {
+				return err
+			}
+			if begin == 0 {
+				m.Start()
+			}
+			ran := make(chan error, 1)
+			go func() { ran <- r.Run(ctx) }()
+			select {
+			case <-all:
+				cancel()
+				err = <-ran // what is handled is acked by then, as the raw client's is
+				m.Stop()
+			case err = <-ran:
+				err = fmt.Errorf("engine ended early: %w", err)
+			}
+			if err != nil {
+				return err
+			}
+			left, err := t.Depth(context.Background(), topic, topic)
+			if err == nil && left.Ready+left.Delayed > 0 {
+				err = fmt.Errorf("not settled: %+v", left)
+			}
+			return errors.Join(err, t.Close(context.Background()))
+		})
+	}
+}
+
+func sqliteProducer(mode string, goroutines, batch int) func(*harness.Meter, int) error {
+	return func(m *harness.Meter, n int) error {
+		return inFile(func(path string) error {
+			ctx := context.Background()
+			t, err := sql.OpenSQLite(sql.Options{Path: path, Synchronous: mode})
+			if err != nil {
+				return err
+			}
+			if err := fillSQLite(ctx, t, 1); err != nil {
+				return err
+			}
+			p, err := t.OpenProducer(ctx)
+			if err != nil {
+				return err
+			}
+			msgs := kibibytes(0, n)
+			errs := make([]error, goroutines)
+			var next atomic.Int64
+			var wg sync.WaitGroup
+			m.Start()
+			for g := range goroutines {
+				wg.Go(func() {
+					for errs[g] == nil {
+						at := int(next.Add(int64(batch))) - batch
+						if at >= n {
+							return
+						}
+						errs[g] = p.Publish(ctx, topic, msgs[at:min(n, at+batch)]...)
+					}
+				})
+			}
+			wg.Wait()
+			m.Stop()
+			return errors.Join(errors.Join(errs...), p.Close(ctx), t.Close(ctx))
+		})
+	}
+}
+
+// raw is the same two tables, as somebody would use them without Leat.
+type raw struct {
+	db    *stdsql.DB
+	parts int
+}
+
+func openRaw(path, sync string, parts int) (*raw, error) {
+	db, err := stdsql.Open("sqlite", path+"?_txlock=immediate&_pragma=page_size(8192)&_pragma=journal_mode(WAL)&_pragma=cache_size(-16000)&_pragma=synchronous("+sync+")")
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	_, err = db.ExecContext(context.Background(), `
+CREATE TABLE m (id INTEGER PRIMARY KEY AUTOINCREMENT, topic_id INTEGER, part INTEGER, uuid BLOB, key BLOB, headers BLOB, published_at INTEGER, payload BLOB);
+CREATE TABLE d (topic_id INTEGER, group_id INTEGER, part INTEGER, id INTEGER, PRIMARY KEY (topic_id, group_id, part, id)) WITHOUT ROWID`)
+	return &raw{db: db, parts: parts}, err
+}
+
+// publish inserts messages in one transaction.
+func (r *raw) publish(insertMessage, insertDelivery *stdsql.Stmt, msgs []*message.Message) error {
+	ctx := context.Background()
+	tx, err := r.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	one, two := tx.StmtContext(ctx, insertMessage), tx.StmtContext(ctx, insertDelivery)
+	for i, msg := range msgs {
+		part := i % r.parts
+		res, err := one.ExecContext(ctx, part, msg.UUID, msg.Metadata[transport.KeyHeader], []byte(msg.Payload))
+		if err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+		id, err := res.LastInsertId()
+		if err == nil {
+			_, err = two.ExecContext(ctx, part, id)
+		}
+		if err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+	}
+	return tx.Commit()
+}
+
+func (r *raw) publishAll(msgs []*message.Message, batch int) error {
+	ctx := context.Background()
+	one, err := r.db.PrepareContext(ctx, "INSERT INTO m (topic_id, part, uuid, key, published_at, payload) VALUES (1, ?, ?, ?, 0, ?)")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = one.Close() }() // before the database is
+	two, err := r.db.PrepareContext(ctx, "INSERT INTO d VALUES (1, 1, ?, ?)")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = two.Close() }() // likewise
+	for at := 0; at < len(msgs); at += batch {
+		if err := r.publish(one, two, msgs[at:min(len(msgs), at+batch)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claim takes up to 100 messages and deletes them in the same transaction,
+// which is how soon a claim can be over.
+func (r *raw) claim() (int, error) {
+	ctx := context.Background()
+	tx, err := r.db.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	var ids []string
+	err = each(ctx, tx, "DELETE FROM d WHERE (topic_id, group_id, part, id) IN (SELECT topic_id, group_id, part, id FROM d WHERE topic_id = 1 AND group_id = 1 LIMIT 100) RETURNING id", func(rows *stdsql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	if err == nil {
+		err = each(ctx, tx, "DELETE FROM m WHERE id IN ("+strings.Join(ids, ",")+") RETURNING id, uuid, key, headers, published_at, payload", func(rows *stdsql.Rows) error {
+			var id, at int64
+			var uuid, key, headers, payload []byte
+			err := rows.Scan(&id, &uuid, &key, &headers, &at, &payload)
+			harness.Sink = payload
+			return err
+		})
+	}
+	if err != nil {
+		return 0, errors.Join(err, tx.Rollback())
+	}
+	return len(ids), tx.Commit()
+}
+
+func each(ctx context.Context, tx *stdsql.Tx, query string, fn func(*stdsql.Rows) error) error {
+	rows, err := tx.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }() // Err tells
+	for rows.Next() {
+		if err := fn(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func rawPublish(sync string, batch int) func(*harness.Meter, int) error {
+	return func(m *harness.Meter, n int) error {
+		return inFile(func(path string) error {
+			r, err := openRaw(path, sync, 8)
+			if err != nil {
+				return err
+			}
+			msgs := kibibytes(0, n)
+			m.Start()
+			err = r.publishAll(msgs, batch)
+			m.Stop()
+			return errors.Join(err, r.db.Close())
+		})
+	}
+}
+
+func rawConsume(sync string, parts int) func(*harness.Meter, int) error {
+	return func(m *harness.Meter, n int) error {
+		return inFile(func(path string) error {
+			r, err := openRaw(path, sync, parts)
+			if err != nil {
+				return err
+			}
+			if err := r.publishAll(kibibytes(0, n), 1000); err != nil {
+				return err
+			}
+			m.Start()
+			for left := n; left > 0 && err == nil; {
+				var got int
+				got, err = r.claim()
+				left -= got
+			}
+			m.Stop()
+			return errors.Join(err, r.db.Close())
+		})
+	}
+}

@@ -1,0 +1,106 @@
+package conformance
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leat-io/leat/runtime/conformance/probe"
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+// killLoop kills one of two workers at random, over and over, with work in
+// flight. Whatever was published has been handled at the end; what was in
+// flight may be twice.
+func killLoop(r *rig) {
+	s := r.declaredSite()
+	const perRound = 150
+	kills := r.o.scale(8, 65, 1000)
+	// One worker has a name, and may take back at once what it held; of the
+	// other one that is waited for.
+	slots := "--set=consumers.c.concurrency=16"
+	args := [2][]string{{handler("20ms", probe.Done), slots, "--instance", r.name("one")}, {handler("20ms", probe.Done), slots}}
+	var want []string
+	publish := func() {
+		msgs := unkeyed(fmt.Sprint("m", len(want)), perRound)
+		want = append(want, ids(msgs)...)
+		r.publish(s.topic, msgs...)
+	}
+	publish()
+	workers := [2]*process{s.start(args[0]...), s.start(args[1]...)}
+	busy := 0
+	for range kills {
+		publish()
+		i, after := rand.IntN(2), 1+rand.IntN(40) //nolint:gosec // any will do
+		s.until("a worker is at work", func(t *traces) bool {
+			for range workers { // the other one may have all of it
+				if pid := workers[i].Process.Pid; t.open[pid] > 0 && t.ended[pid] >= after {
+					return true
+				}
+				i = 1 - i
+			}
+			return false
+		}, workers[:]...)
+		workers[i].kill()
+		if s.traces().open[workers[i].Process.Pid] > 0 {
+			busy++
+		}
+		workers[i] = s.start(args[i]...)
+	}
+	for _, p := range workers {
+		p.kill()
+	}
+	s.finish(want)
+	require.Greater(r, busy, kills*8/10, "too few workers were killed at work")
+	again := 0
+	for _, n := range s.traces().done {
+		again += n - 1
+	}
+	r.Logf("%d kills, %d with work in flight; %d messages, %d handled more than once", kills, busy, len(want), again)
+}
+
+// crashLoop: no number of crashes makes a message dead, or is taken for a
+// failed attempt.
+func crashLoop(r *rig) {
+	s := r.declaredSite()
+	r.publish(s.topic, msg("m", ""))
+	name := []string{"--instance", r.name("one")}
+	kills := r.o.scale(5, 30, 200)
+	for n := range kills {
+		p := s.start(append(name, handler("0s", probe.Hang))...)
+		s.until("the handler runs", func(t *traces) bool { return t.started["m"] > n }, p)
+		p.kill()
+	}
+	s.finish([]string{"m"}, name...)
+	for _, n := range s.traces().attempts["m"] {
+		require.Equal(r, 1, n, "a crash was taken for a failed attempt")
+	}
+}
+
+// killedInBackoff: attempts that have failed are known after a crash. The last
+// one may not be, if the crash came before the broker was told.
+func killedInBackoff(r *rig) {
+	s := r.declaredSite()
+	r.publish(s.topic, msg("m", "k"))
+	kills := r.o.scale(4, 15, 100)
+	retry := "--set=consumers.c.retry={attempts: -1, initial_interval: 50ms, max_interval: 50ms}"
+	if r.caps.Attempts == transport.KeepAfterDelay { // so the broker has to have the message meanwhile
+		retry = "--set=consumers.c.retry={attempts: -1, initial_interval: 50ms, max_interval: 50ms, order: overtake, max_park: 1ms}"
+	}
+	args := []string{"--instance", r.name("one"), handler("0s", probe.Fail), retry}
+	seen := 0
+	for range kills {
+		p := s.start(args...)
+		s.until("the handler has run three times", func(t *traces) bool { return t.started["m"] >= seen+3 }, p)
+		p.kill()
+		numbers := s.traces().attempts["m"]
+		if seen > 0 {
+			before, after := numbers[seen-1], numbers[seen]
+			require.GreaterOrEqual(r, after, before-1, "attempts are forgotten: %v", numbers)
+			require.LessOrEqual(r, after, before+1, "a crash was taken for a failed attempt: %v", numbers)
+		}
+		seen = len(numbers)
+	}
+	s.finish([]string{"m"}, "--instance", args[1])
+}

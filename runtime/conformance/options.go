@@ -1,0 +1,92 @@
+package conformance
+
+import (
+	"time"
+
+	"github.com/leat-io/leat/middleware"
+	"github.com/leat-io/leat/runtime/transport"
+	"github.com/leat-io/leat/runtime/transport/transporttest"
+)
+
+// TB, Result and Report are those of package transporttest.
+type (
+	TB     = transporttest.TB
+	Result = transporttest.Result
+	Report = transporttest.Report
+)
+
+// Options is the transport under test. Only Open is required.
+type Options struct {
+	// Open starts a broker for one case. It may also give one that all cases
+	// share: no two of them use the same topic or group. Topics must have two
+	// partitions or more where [transport.Capabilities.KeyOrder] is the group.
+	Open func(tb TB) Broker
+
+	// Worker is the main package of a worker that links the transport, as
+	// `go build` takes it; see package probe. Without it, and without
+	// Broker.Config, no process is started.
+	Worker string
+
+	// Lacks says why Worker or Broker.Config is missing, by that name. A
+	// durable broker that is tried without processes has to say so.
+	Lacks map[string]string
+
+	// Takeover is how long the broker may take to give what a killed member
+	// held to another; default 10s. One case blocks all handlers for three times that.
+	Takeover time.Duration
+	// Patience is how long the suite waits for what must happen, beyond
+	// Takeover where that is at work; default 60s.
+	Patience time.Duration
+	// Quiet is how long nothing may come where nothing must; default 200ms.
+	Quiet time.Duration
+	// Parallel is how many cases run at once; default 4.
+	Parallel int
+	// Short has fewer messages, rounds and kills; Soak has many more. [Run]
+	// sets them from testing.Short and from LEAT_SOAK, if that is not empty.
+	Short, Soak bool
+
+	// spoil breaks what the suite's own tests want broken.
+	spoil func(*transport.Policy)
+}
+
+// Broker is one broker, as its own tests present it.
+type Broker struct {
+	// Transport connects to the broker as a further worker process does. The
+	// suite closes it. Required.
+	Transport func(tb TB) transport.Transport
+
+	// Config is what a worker's file has after `broker:`, in YAML's flow
+	// style: "sqlite:///tmp/worker.db", or "{sqlite: {path: /tmp/worker.db}}".
+	Config string
+
+	// Store opens the store of dedup keys that the broker itself offers;
+	// nil: one in memory.
+	Store func(tb TB) middleware.DedupStore
+}
+
+func (o Options) withDefaults() Options {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&o.Takeover, 10*time.Second)
+	def(&o.Patience, time.Minute)
+	def(&o.Quiet, 200*time.Millisecond)
+	if o.Parallel <= 0 {
+		o.Parallel = 4
+	}
+	return o
+}
+
+// scale is a number of messages, rounds or kills.
+func (o *Options) scale(short, normal, soak int) int {
+	switch {
+	case o.Soak:
+		return soak
+	case o.Short:
+		return short
+	default:
+		return normal
+	}
+}
