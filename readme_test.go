@@ -95,7 +95,18 @@ func (s *site) write(name, content string) {
 func (s *site) build(source string) {
 	s.t.Helper()
 	s.write("main.go", source)
-	cmd := exec.CommandContext(s.t.Context(), "go", "build", "-o", filepath.Join(s.bin, "worker"), filepath.Join(s.dir, "main.go"))
+	s.buildFrom(filepath.Join(s.dir, "main.go"))
+}
+
+// buildWorker makes the worker that has only what is built in.
+func (s *site) buildWorker() {
+	s.t.Helper()
+	s.buildFrom("./cmd/worker")
+}
+
+func (s *site) buildFrom(what string) {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.t.Context(), "go", "build", "-o", filepath.Join(s.bin, "worker"), what)
 	out, err := cmd.CombinedOutput()
 	require.NoError(s.t, err, "%s", out)
 }

@@ -73,12 +73,12 @@ func sqliteSingles(sync string) harness.Group {
 }
 
 func sqliteBacklog() harness.Group {
-	const large = "the last 10,000 of 1,000,000"
+	const large = "10,000 in the middle of 1,000,000"
 	return harness.Group{
 		ID: "sqlite-backlog", Name: "SQLite: consume 1 KiB, default chain, after a backlog", Unit: "msg", N: 10_000,
 		Cases: []harness.Case{
-			{Name: "10,000", Run: sqliteEngine("full", 1, true)},
-			{Name: "the last 10,000 of 100,000", Run: sqliteEngine("full", 10, true)},
+			{Name: "10,000 of 10,000", Run: sqliteEngine("full", 1, true)},
+			{Name: "10,000 in the middle of 100,000", Run: sqliteEngine("full", 10, true)},
 			{Name: large, Run: sqliteEngine("full", 100, true)},
 		},
 		Targets: []harness.Target{{Case: large, What: "≥ 0.8x of the smallest", Met: speed(0.8)}},
@@ -88,7 +88,7 @@ func sqliteBacklog() harness.Group {
 func sqliteStraggler() harness.Group {
 	const slow = "one in 1,000 takes 500 ms"
 	return harness.Group{
-		ID: "sqlite-straggler", Name: "a slow message: SQLite, 5 ms handler, by key, 256 at once", Unit: "msg", N: 50_000,
+		ID: "sqlite-straggler", Name: "a slow message: SQLite, 5 ms handler, by key, 256 at once", Unit: "msg", N: 200_000,
 		Cases: []harness.Case{
 			{Name: "every one takes 5 ms", Run: inSQLite(sleep)},
 			{Name: slow, Run: inSQLite(sleepLongerAtTimes)},
@@ -134,7 +134,7 @@ func fillSQLite(ctx context.Context, t transport.Transport, n int) error {
 	return p.Close(ctx)
 }
 
-// sqliteEngine measures the engine on the last n of times·n messages.
+// sqliteEngine measures the engine on n messages in the middle of times·n.
 func sqliteEngine(sync string, times int, chain bool) func(*harness.Meter, int) error {
 	return func(m *harness.Meter, n int) error {
 		return inFile(func(path string) error {
@@ -157,7 +157,8 @@ func sqliteEngine(sync string, times int, chain bool) func(*harness.Meter, int) 
 				return err
 			}
 			var handled atomic.Int64
-			begin, end := int64((times-1)*n), int64(times*n)
+			begin := int64((times - 1) * n / 2)
+			end := begin + int64(n)
 			all := make(chan struct{})
 			r := runtime.NewRouter(runtime.Options{})
 			err = r.Consume(topic, t, topic, func(*message.Message) ([]*message.Message, error) {
@@ -189,7 +190,7 @@ func sqliteEngine(sync string, times int, chain bool) func(*harness.Meter, int) 
 				return err
 			}
 			left, err := t.Depth(context.Background(), topic, topic)
-			if err == nil && left.Ready+left.Delayed > 0 {
+			if err == nil && times == 1 && left.Ready+left.Delayed > 0 {
 				err = fmt.Errorf("not settled: %+v", left)
 			}
 			return errors.Join(err, t.Close(context.Background()))

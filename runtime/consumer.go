@@ -219,7 +219,7 @@ func (c *consumer) connect(ctx context.Context) error {
 		close(c.started)
 	}
 	var helpers sync.WaitGroup
-	helpers.Go(func() { c.settleLoop(s) }) //nolint:contextcheck // settles also after ctx has ended
+	helpers.Go(func() { c.settleLoop(s) })
 	helpers.Go(func() { c.flowLoop(s) })
 	err = c.receiveLoop(ctx, s)
 	if err == nil {

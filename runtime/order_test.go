@@ -237,7 +237,7 @@ func TestCreditInBytes(t *testing.T) {
 		}
 		const limit = 4 << 10
 		var most atomic.Int64
-		w.consume(func(m *message.Message) ([]*message.Message, error) {
+		w.consume(func(*message.Message) ([]*message.Message, error) {
 			s := w.router.Status()[0]
 			most.Store(max(most.Load(), s.InFlightBytes))
 			time.Sleep(time.Millisecond)

@@ -23,7 +23,7 @@ func (c *consumer) receiveLoop(ctx context.Context, s *session) error {
 				return err
 			}
 		}
-		begun, refused := c.admit(s, ds) //nolint:contextcheck // deliveries carry their own
+		begun, refused := c.admit(s, ds)
 		for _, sp := range begun {
 			c.watch(sp)
 		}

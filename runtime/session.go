@@ -134,12 +134,6 @@ func (s *session) untold() int {
 	return len(s.pending) + len(s.telling)
 }
 
-func (s *session) isLost() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lost
-}
-
 // lose ends the telling, and returns what was not told.
 func (s *session) lose() []transport.Settlement {
 	s.mu.Lock()

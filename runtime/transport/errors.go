@@ -16,7 +16,7 @@ var (
 	ErrShutdown = errors.New("worker shutting down")
 )
 
-// ErrFenced: another process runs under the same instance name. It ends the
+// ErrFenced says that another process runs under the same instance name. It ends the
 // worker whenever it comes, since the two would take from each other for ever.
 var ErrFenced = errors.New("another process runs under the same instance name")
 

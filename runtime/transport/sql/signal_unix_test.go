@@ -28,10 +28,14 @@ func (p *process) pause() {
 	}, waitFor, time.Millisecond)
 }
 
-// stop stops a process wherever it is.
+// stop stops a process wherever it is, and returns when it does nothing more.
 func (p *process) stop() {
 	p.b.t.Helper()
 	require.NoError(p.b.t, p.cmd.Process.Signal(syscall.SIGSTOP))
+	var status syscall.WaitStatus
+	_, err := syscall.Wait4(p.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+	require.NoError(p.b.t, err)
+	require.True(p.b.t, status.Stopped(), "the %s process ended: %s", p.role, &p.out)
 }
 
 // resume lets a process go on that was stopped.
