@@ -42,11 +42,12 @@ func newMessage(i, headers int) *message.Message {
 
 // policy is how the engine runs in every case. Its chain is empty.
 func policy() transport.Policy {
-	return transport.Policy{Group: topic, Concurrency: concurrency, Prefetch: prefetch, Order: transport.OrderKey, Timeout: timeout}
+	return transport.Policy{Group: topic, Concurrency: concurrency, Prefetch: prefetch, Order: transport.OrderKey}
 }
 
 // withDefaultChain has the standard chain, and dedup in it where there is a store.
 func withDefaultChain(p transport.Policy, store middleware.DedupStore) (transport.Policy, error) {
+	p.Timeout = timeout
 	p = p.Defaults(topic, memory.Capabilities())
 	if store != nil {
 		dedup, err := middleware.Dedup(middleware.DedupOptions{Store: store})
