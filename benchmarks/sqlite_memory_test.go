@@ -63,6 +63,7 @@ func BenchmarkSQLiteMemory(b *testing.B) {
 
 // TestMemoryProcess is the process that is measured.
 func TestMemoryProcess(t *testing.T) {
+	t.Parallel()
 	path, lasts, _ := strings.Cut(os.Getenv(memoryEnv), "\n")
 	if path == "" {
 		t.Skip("it is for the benchmark to start")

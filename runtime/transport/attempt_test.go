@@ -3,6 +3,8 @@ package transport_test
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,6 +195,59 @@ func TestAssignmentRevokedAfterShutdown(t *testing.T) {
 	a.Revoke()
 	require.True(t, a.Revoked())
 	require.Equal(t, transport.ErrShutdown, context.Cause(a.Context()), "the first cause stays")
+}
+
+// TestOnRevoke: it is called once, after the context has ended and OnLeave was
+// told, and Revoke returns after it; not by Leave, and not by a shutdown.
+func TestOnRevoke(t *testing.T) {
+	t.Parallel()
+	base, stop := context.WithCancelCause(t.Context())
+	a := transport.NewAssignment(base, "t", 0)
+	var calls []string
+	a.OnRevoke(func() {
+		require.Equal(t, transport.ErrRevoked, context.Cause(a.Context()))
+		require.True(t, a.Revoked())
+		require.True(t, a.Leaving())
+		calls = append(calls, "revoke")
+		a.OnRevoke(func() { calls = append(calls, "at once") })
+	})
+	a.Leave()
+	require.Empty(t, calls)
+	a.Revoke()
+	require.Equal(t, []string{"revoke", "at once"}, calls)
+	a.Revoke()
+	a.Leave()
+	a.OnRevoke(func() { calls = append(calls, "late") })
+	require.Equal(t, []string{"revoke", "at once", "late"}, calls, "once each")
+	stop(transport.ErrShutdown)
+
+	base, stop = context.WithCancelCause(t.Context())
+	a, calls = transport.NewAssignment(base, "t", 0), nil
+	a.OnRevoke(func() { calls = append(calls, "revoke") })
+	a.OnLeave(func() { calls = append(calls, "leave") })
+	stop(transport.ErrShutdown)
+	require.Empty(t, calls, "a shutdown is not the end of the spell")
+	a.Revoke()
+	require.Equal(t, []string{"leave", "revoke"}, calls, "without Leave: both, in this order")
+}
+
+// TestRevokedMeanwhile: whoever registers while the spell ends is called
+// exactly once, whichever comes first.
+func TestRevokedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for range 200 {
+		a := transport.NewAssignment(t.Context(), "t", 0)
+		var left, revoked atomic.Int64
+		var both sync.WaitGroup
+		both.Go(a.Revoke)
+		both.Go(func() {
+			a.OnLeave(func() { left.Add(1) })
+			a.OnRevoke(func() { revoked.Add(1) })
+		})
+		both.Wait()
+		require.Equal(t, int64(1), left.Load())
+		require.Equal(t, int64(1), revoked.Load())
+	}
 }
 
 func TestHeaders(t *testing.T) {

@@ -93,7 +93,9 @@ func TestProcess(t *testing.T) {
 	if role == "" {
 		t.Skip("it is for other tests to start")
 	}
-	tr, err := sql.OpenSQLite(sql.Options{Path: filepath.Join(dir, "worker.db"), Lease: lease, Poll: 10 * time.Millisecond})
+	o := sql.Options{Path: filepath.Join(dir, "worker.db"), Lease: lease, Poll: 10 * time.Millisecond}
+	o.Synchronous = "normal" // a killed process is no power cut
+	tr, err := sql.OpenSQLite(o)
 	require.NoError(t, err)
 	if limit, ok := strings.CutPrefix(role, "publish"); ok {
 		publishing(t, tr, dir, strings.TrimSpace(limit))

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	scanParts = 64 // partitions in one statement
-	fairShare = 64 // rows a partition may always fill of one Receive
+	scanParts = 64   // partitions in one statement
+	fairShare = 64   // rows a partition may always fill of one Receive
+	apart     = 1024 // ids by which a partition may be ahead of another
 )
 
 // job is what one scan does to one spell.
@@ -20,6 +21,10 @@ type job struct {
 	read         int64 // the highest id that forward read has taken or passed
 	seen         int64 // the same of the look back; none: there is nothing left
 	orphans      []int64
+
+	// Of the forward read.
+	limit, got int  // rows; limit is 0 where there was none
+	more       bool // some are left
 }
 
 // budget is what one Receive may still return.
@@ -127,6 +132,9 @@ func (c *consumer) finish(jobs []*job, taken []*transport.Delivery) []*transport
 	orphaned, again := false, false
 	for _, j := range jobs {
 		j.s.cursor = max(j.s.cursor, j.read)
+		if j.limit > 0 {
+			j.s.more = j.more
+		}
 		j.s.lookBack(j.seen)
 		again = again || j.seen != none
 		for _, id := range j.orphans {
@@ -159,22 +167,41 @@ func (c *consumer) forward(ctx context.Context, jobs []*job, b *budget) error {
 	if len(read) == 0 {
 		return nil
 	}
-	share := max((b.rows+len(read)-1)/len(read), min(b.rows, fairShare))
+	shareOut(read, b.rows)
 	for chunk := range slices.Chunk(read, scanParts) {
-		if err := c.above(ctx, chunk, share, b); err != nil || b.full() {
+		if err := c.above(ctx, chunk, b); err != nil || b.full() {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *consumer) above(ctx context.Context, jobs []*job, share int, b *budget) error {
+// shareOut gives each partition a limit. Those that are well ahead of one with
+// more to read get little until it has caught up: what lies together in the
+// file is then read and deleted together, and its pages are written once.
+func shareOut(jobs []*job, rows int) {
+	share := max((rows+len(jobs)-1)/len(jobs), min(rows, fairShare))
+	last := int64(none)
+	for _, j := range jobs {
+		if j.s.more {
+			last = min(last, j.cursor)
+		}
+	}
+	for _, j := range jobs {
+		j.limit = share
+		if j.cursor > last && j.cursor-last > apart {
+			j.limit = max(1, share/8)
+		}
+	}
+}
+
+func (c *consumer) above(ctx context.Context, jobs []*job, b *budget) error {
 	args := make([]any, 0, 6*len(jobs))
 	for slot, j := range jobs {
-		args = append(args, slot, j.s.src.id, j.s.src.group, j.s.part, j.cursor, share)
+		args = append(args, slot, j.s.src.id, j.s.src.group, j.s.part, j.cursor, j.limit)
 	}
 	var m row
-	return look(ctx, c.db, c.t.d.forward(len(jobs)), args, func(r *stdsql.Rows) (bool, error) {
+	err := look(ctx, c.db, c.t.d.forward(len(jobs)), args, func(r *stdsql.Rows) (bool, error) {
 		if err := m.scan(r); err != nil {
 			return false, err
 		}
@@ -184,7 +211,12 @@ func (c *consumer) above(ctx context.Context, jobs []*job, share int, b *budget)
 		} else if !b.take(&m, j.s) {
 			return false, nil
 		}
-		j.read = m.id
+		j.read, j.got = m.id, j.got+1
 		return !b.full(), nil
 	})
+	for _, j := range jobs {
+		// One that had no turn any more is as it was.
+		j.more = j.got == j.limit || (b.full() && (j.s.more || j.got > 0))
+	}
+	return err
 }

@@ -2,10 +2,13 @@ package sql_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leat-io/leat/runtime/transport"
@@ -92,6 +95,38 @@ func TestNothingTwiceUnderLookingBack(t *testing.T) {
 	close(settling)
 	wg.Wait()
 	require.Equal(t, n, b.count("leat_messages"))
+}
+
+// Partitions of different sizes are read side by side, not each at its own pace.
+func TestPartitionsStayTogether(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tr := b.open()
+	c, p := consume(t, tr), produce(t, tr)
+	const n = 8_000
+	var msgs []*message.Message
+	for i := range n {
+		key := fmt.Sprint("key", i)
+		if i%3 == 0 {
+			key = "a third of all"
+		}
+		msgs = append(msgs, msg(fmt.Sprint(i), key, ""))
+	}
+	require.NoError(t, p.Publish(t.Context(), topicName, msgs...))
+	last := map[int32]int64{}
+	for left := n; left > n/4; {
+		ds, err := c.Receive(t.Context(), 200, 1<<20)
+		require.NoError(t, err)
+		for _, d := range ds {
+			require.Greater(t, d.Offset, last[d.Partition])
+			last[d.Partition] = d.Offset
+		}
+		left -= len(ds)
+		settle(t, c, transport.Ack, ds...)
+	}
+	require.Len(t, last, 8)
+	ids := slices.Collect(maps.Values(last))
+	require.Less(t, slices.Max(ids)-slices.Min(ids), int64(n/4))
 }
 
 // More partitions than fit one statement.

@@ -48,6 +48,7 @@ type spell struct {
 	a     *transport.Assignment
 
 	cursor    int64          // the highest id read
+	more      bool           // the last read has left some
 	back      int64          // look again from here up to cursor; none: nothing to look for
 	floor     int64          // the cursor of about a second ago
 	held      map[int64]bool // true: settled while a scan was under way

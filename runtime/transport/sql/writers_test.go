@@ -80,7 +80,7 @@ func TestCopies(t *testing.T) {
 			require.True(t, stored[id] || handled[id] > 0, "%s was confirmed, and is neither there nor handled", id)
 		}
 		for id := range stored {
-			require.Contains(t, intended, id)
+			require.NotZero(t, intended[id], "%s is there, and nobody published it", id)
 		}
 	}
 }
@@ -152,20 +152,20 @@ func TestLogStaysSmall(t *testing.T) {
 		wg.Wait()
 	}
 	const limit = 24 << 20
-	work(32)
+	work(5)
 	t.Logf("largest log while busy: %.1f MiB", float64(largest)/(1<<20))
 	require.LessOrEqual(t, largest, int64(limit))
 	tx, err := b.raw().BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	var n int
 	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT count(*) FROM leat_messages").Scan(&n)) // from here on it reads
-	work(48)
+	work(6)
 	t.Logf("log while an old state is read: %.1f MiB", float64(b.logSize())/(1<<20))
 	require.Greater(t, b.logSize(), int64(limit), "it has to keep what was there")
 	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT count(*) FROM leat_messages").Scan(&n))
 	require.Zero(t, n)
 	require.NoError(t, tx.Rollback())
-	work(16)
+	work(3)
 	t.Logf("log after that: %.1f MiB", float64(b.logSize())/(1<<20))
 	require.LessOrEqual(t, b.logSize(), int64(limit))
 	require.Zero(t, b.count("leat_messages"))
