@@ -8,8 +8,9 @@ MAKEFLAGS += --no-print-directory
 
 GO ?= go
 MODULES := . benchmarks
-PARTS := build vet lint tidy unit bench-once
+PARTS := build vet lint tidy files unit suites bench-once
 FUZZTIME ?= 10s
+SUITES := runtime examples
 SOAK_ROUNDS ?= 10
 
 # The linter is the one in PATH if it has this version, else one built here.
@@ -64,9 +65,29 @@ tidy: ## check that go.mod and go.sum are what `go mod tidy` makes of them
 		fi; \
 	done
 
+.PHONY: files
+files: ## lint every worker's YAML: of README and docs, and of each example by its own program
+	@export BROKER_URL=sqlite://worker.db; $(GO) run ./cmd/worker lint README.md docs --known charge; \
+	for dir in examples/*; do \
+		program=cmd/worker; if [ -f "$$dir/main.go" ]; then program=$$dir; fi; \
+		$(GO) run "./$$program" lint "$$dir"; \
+	done
+
 .PHONY: unit
-unit: ## all tests with the race detector, docs and examples among them
-	@$(GO) test -race -count=1 -timeout 25m ./...
+unit: ## all tests but the suites, with the race detector; docs and examples among them
+	@$(GO) test -race -count=1 -timeout 25m -skip '^TestConformance' ./...
+
+# Of what a suite prints: its tables, under the names of their tests; all of it if one fails.
+.PHONY: suites
+suites: ## the conformance suites on every transport, with the race detector; prints their tables
+	@out=$$(mktemp); trap 'rm -f "$$out"' EXIT; \
+	$(GO) test -race -count=1 -timeout 25m -v -run '^TestConformance' \
+		$$(grep -rl --include='*_test.go' '^func TestConformance' $(SUITES) | xargs -n 1 dirname | sort -u | sed 's|^|./|') >"$$out" 2>&1 || \
+		{ grep -vE '^ *(=== |--- (PASS|SKIP))' "$$out"; exit 1; }; \
+	awk '/^=== (NAME|RUN|CONT) / { test = $$3 } \
+		match($$0, /[0-9]+ cases: .*/) { print test ": " substr($$0, RSTART) } \
+		/^ +[A-Z][A-Za-z0-9]*_[a-z_]+ +skipped / { sub(/^ +/, "  "); print } \
+		/^ok / { print }' "$$out"
 
 .PHONY: bench-once
 bench-once: ## one pass of every benchmark, to see that it works
@@ -77,8 +98,9 @@ bench: ## measure against peers: medians and ratios (LEAT_BENCH_ROUNDS, LEAT_BEN
 	@cd benchmarks && $(GO) run .
 
 .PHONY: soak
-soak: ## the tests that stop and kill processes, SOAK_ROUNDS (10) times
-	@$(GO) test -count=$(SOAK_ROUNDS) -timeout 0 -v -run 'Term|Kill|Crash|Start' ./runtime/worker ./runtime/transport/sql ./internal/sqldb
+soak: ## the tests that stop and kill processes and the suites, at length, SOAK_ROUNDS (10) times
+	@LEAT_SOAK=1 $(GO) test -count=$(SOAK_ROUNDS) -timeout 0 -v -run 'Term|Kill|Crash|Start|Conformance' \
+		./runtime/worker ./runtime/conformance ./runtime/transport/... ./internal/sqldb
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (10s)

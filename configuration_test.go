@@ -135,11 +135,11 @@ func (r *reference) rows(within string, schema object, of reflect.Type) string {
 	var b strings.Builder
 	for _, name := range names {
 		p := schema["properties"].(object)[name].(object)
-		byDefault, meaning := r.meaning(name, p)
+		byDefault, limits, meaning := r.meaning(name, p)
 		if required, _ := schema["required"].([]any); slices.Contains(required, any(name)) {
 			byDefault = "required"
 		}
-		fmt.Fprintf(&b, "| `%s%s` | %s | %s | %s |\n", within, name, r.typeOf(p), byDefault, strings.ReplaceAll(meaning, "|", `\|`))
+		fmt.Fprintf(&b, "| `%s%s` | %s | %s | %s |\n", within, name, r.typeOf(p)+limits, byDefault, strings.ReplaceAll(meaning, "|", `\|`))
 		for _, shape := range shapesOf(p) {
 			if _, ok := shape["properties"]; ok {
 				var inner reflect.Type
@@ -209,14 +209,29 @@ func (r *reference) shape(s object) string {
 	return "text"
 }
 
-// defaulted is what a comment says of a default, as the schema reads it.
-var defaulted = regexp.MustCompile(`(?:(?:^| )(?:Defaults to|Default:) (.+?)\.(?: |$)|; default (.+?)([.,])(?: |$))`)
+// What a comment says of a default, as the schema reads it, and what the
+// schema adds of limits.
+var (
+	defaulted = regexp.MustCompile(`(?:(?:^| )(?:Defaults to|Default:) (.+?)\.(?: |$)|; default (.+?)([.,])(?: |$))`)
+	atLeast   = regexp.MustCompile(` ?At least (\S+)\.`)
+	atMost    = regexp.MustCompile(` ?At most (\S+)\.`)
+)
 
-// meaning splits a description into the default and the rest, without the
-// name that it begins with.
-func (r *reference) meaning(name string, p object) (byDefault, text string) {
+// meaning splits a description into the default, the limits, and the rest
+// without the name that it begins with.
+func (r *reference) meaning(name string, p object) (byDefault, limits, text string) {
 	text, _ = p["description"].(string)
 	require.NotEmpty(r.t, text, name)
+	least, most := atLeast.FindStringSubmatch(text), atMost.FindStringSubmatch(text)
+	switch {
+	case least != nil && most != nil:
+		limits = fmt.Sprintf(" from %s to %s", least[1], most[1])
+	case least != nil:
+		limits = " of at least " + least[1]
+	case most != nil:
+		limits = " of at most " + most[1]
+	}
+	text = atLeast.ReplaceAllString(atMost.ReplaceAllString(text, ""), "")
 	byDefault = "–"
 	if at := defaulted.FindStringSubmatchIndex(text); at != nil {
 		m := defaulted.FindStringSubmatch(text)
@@ -231,7 +246,7 @@ func (r *reference) meaning(name string, p object) (byDefault, text string) {
 	for _, verb := range []string{" is ", " are "} {
 		text = strings.TrimPrefix(text, name+verb)
 	}
-	return byDefault, capital(text)
+	return byDefault, limits, text
 }
 
 // field is a field of a struct as YAML calls it.
@@ -261,12 +276,5 @@ func fieldsOf(t reflect.Type) (fields []field) {
 	return fields
 }
 
-// capital begins a text with a capital letter, unless it begins with a word of
-// the file.
-func capital(text string) string {
-	first, _, _ := strings.Cut(text, " ")
-	if strings.ContainsAny(first, "_:/") {
-		return text
-	}
-	return strings.ToUpper(text[:1]) + text[1:]
-}
+// capital begins a text with a capital letter.
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

@@ -99,7 +99,7 @@ var (
 // TestDocsLinksResolve: files, and headings in them.
 func TestDocsLinksResolve(t *testing.T) {
 	t.Parallel()
-	for _, page := range append(pages(t), "README.md", "CONTRIBUTING.md", "DESIGN.md") {
+	for _, page := range append(pages(t), "README.md", "CONTRIBUTING.md", "DESIGN.md", "CHANGELOG.md") {
 		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(readPage(t, page), ""), -1) {
 			if strings.Contains(m[1], "://") {
 				continue
@@ -113,6 +113,21 @@ func TestDocsLinksResolve(t *testing.T) {
 			if anchor != "" {
 				require.Contains(t, anchorsOf(readPage(t, target)), anchor, "link of %s to %s", page, target)
 			}
+		}
+	}
+}
+
+// TestDocsIndex: the index has a link to every page.
+func TestDocsIndex(t *testing.T) {
+	t.Parallel()
+	index := map[string]bool{filepath.Join("docs", "README.md"): true}
+	for _, m := range link.FindAllStringSubmatch(readPage(t, "docs/README.md"), -1) {
+		path, _, _ := strings.Cut(m[1], "#")
+		index[filepath.Join("docs", path)] = true
+	}
+	for _, page := range pages(t) {
+		if filepath.Dir(page) == "docs" {
+			require.True(t, index[page], "docs/README.md has no link to %s", page)
 		}
 	}
 }

@@ -54,11 +54,12 @@ func TestReadme(t *testing.T) {
 			if other, ok := inPlaceOf[command]; ok {
 				command = other
 			}
-			said = s.run(command)
+			said += s.run(command)
 		}
 	}
 	require.Contains(t, said, `"handled":1`)
 	require.Contains(t, said, `"dead":1`)
+	require.Contains(t, said, "worker.db: ok")
 }
 
 var fence = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")
@@ -124,7 +125,8 @@ func (s *site) run(line string) string {
 	return out.String()
 }
 
-// TestDesign checks that the tests and files that DESIGN.md names are there.
+// TestDesign checks that the tests and files that DESIGN.md names are there,
+// and that it names every file of the engine.
 func TestDesign(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("DESIGN.md")
@@ -146,6 +148,13 @@ func TestDesign(t *testing.T) {
 	}
 	for _, m := range regexp.MustCompile("`([a-z_]+/[a-z_/]+\\.go)`").FindAllStringSubmatch(string(text), -1) {
 		require.FileExists(t, m[1])
+	}
+	engine, err := filepath.Glob("runtime/*.go")
+	require.NoError(t, err)
+	for _, file := range engine {
+		if !strings.HasSuffix(file, "_test.go") {
+			require.Contains(t, string(text), "| `"+filepath.ToSlash(file)+"` |", "the table of files has no line for it")
+		}
 	}
 	house := regexp.MustCompile("(?s)## The house\n\n```\n(.*?)```").FindStringSubmatch(string(text))
 	require.NotNil(t, house)

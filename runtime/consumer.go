@@ -299,10 +299,7 @@ func (c *consumer) drain(ctx context.Context) {
 		}
 	}
 	c.checkQuiet()
-	for _, w := range c.idle {
-		w.wake <- struct{}{}
-	}
-	c.idle = nil
+	c.wakeIdle()
 	c.mu.Unlock()
 
 	timeout := time.NewTimer(c.router.opts.DrainTimeout)
@@ -321,6 +318,7 @@ func (c *consumer) drain(ctx context.Context) {
 			c.lose(c.q.withdraw(sp, false))
 		}
 		c.checkQuiet()
+		c.wakeIdle()
 		c.mu.Unlock()
 	}
 	grace := time.NewTimer(cancelGrace)
@@ -359,6 +357,7 @@ func (c *consumer) checkQuiet() {
 		case <-c.quiet:
 		default:
 			close(c.quiet)
+			c.wakeIdle()
 		}
 	}
 }

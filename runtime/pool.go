@@ -47,6 +47,15 @@ func (c *consumer) wakeWorker() {
 	}
 }
 
+// wakeIdle wakes all idle workers, so that they end where nothing starts any
+// more. mu is held.
+func (c *consumer) wakeIdle() {
+	for _, w := range c.idle {
+		w.wake <- struct{}{}
+	}
+	c.idle = nil
+}
+
 // startsNothing tells whether the drain has come so far that no attempt begins
 // any more. What was acked on receipt still runs: the broker has forgotten it.
 func (c *consumer) startsNothing() bool {

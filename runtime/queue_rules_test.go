@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -218,4 +219,120 @@ func TestManyLargeParked(t *testing.T) {
 	}
 	require.LessOrEqual(t, sum, int64(2000))
 	require.False(t, q.heldOver())
+}
+
+// TestStall: what waits behind an item that is stalled counts as held, what
+// comes later too, until the item leaves its lane in whatever way.
+func TestStall(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		end   func(q *queue, it *item)
+		held  int // parked and stuck after it
+		count int
+	}{
+		"done":                       {end: func(q *queue, it *item) { q.done(it, true, time.Time{}) }, count: 3},
+		"confirmed for long":         {end: func(q *queue, it *item) { q.returned(it) }, held: 3, count: 4},
+		"confirmed, then done":       {end: func(q *queue, it *item) { q.returned(it); q.done(it, true, time.Time{}) }, count: 3},
+		"parked":                     {end: func(q *queue, it *item) { q.park(it) }, held: 4, count: 4},
+		"parked, awake":              {end: func(q *queue, it *item) { q.park(it); q.wake(it) }, count: 4},
+		"given back with the rest":   {end: func(q *queue, it *item) { q.clear(it) }},
+		"its partition leaves":       {end: func(q *queue, it *item) { q.withdraw(it.spell, false) }, count: 1},
+		"its partition is revoked":   {end: func(q *queue, it *item) { q.withdraw(it.spell, true) }, count: 1},
+		"revoked, then done":         {end: func(q *queue, it *item) { q.withdraw(it.spell, true); q.done(it, true, time.Time{}) }},
+		"stalled again":              {end: func(q *queue, it *item) { q.stall(it) }, held: 3, count: 4},
+		"shed to half of the credit": {end: func(q *queue, it *item) { q.prefetch = 4; q.shed(it.spell) }, held: 2, count: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q, items := admitted(t, transport.Policy{Order: transport.OrderPartition, Prefetch: 8, PrefetchBytes: 100}, 1, 1, 1)
+			it, sp := items[0], items[0].spell
+			q.stall(it)
+			require.Equal(t, 2, q.stuck)
+			q.admit(&transport.Delivery{Topic: "t", Offset: 3, Payload: make([]byte, 1)}, sp, "")
+			require.Equal(t, 3, q.stuck)
+			require.EqualValues(t, 3, q.heldBytes)
+			require.False(t, q.heldOver())
+
+			test.end(q, it)
+			require.Equal(t, test.held, q.parked+q.stuck)
+			require.EqualValues(t, test.held, q.heldBytes)
+			require.Equal(t, test.held, sp.part.held)
+			require.Equal(t, test.count, q.count)
+
+			switch it.state {
+			case parked:
+				q.wake(it)
+			case running, closing:
+				q.done(it, true, time.Time{})
+			case gone, queued, ready, following:
+			}
+			for it := q.take(); it != nil; it = q.take() {
+				q.admit(&transport.Delivery{Topic: "t", Offset: 9}, sp, "") // holds up nothing
+				require.Zero(t, q.stuck)
+				q.done(it, true, time.Time{})
+				q.done(q.take(), true, time.Time{})
+			}
+			require.Zero(t, q.count+q.running+q.closing+q.parked+q.stuck+sp.part.held)
+			require.Zero(t, q.bytes+q.heldBytes)
+		})
+	}
+
+	t.Run("an item without a lane holds up nothing", func(t *testing.T) {
+		t.Parallel()
+		q, items := admitted(t, transport.Policy{Order: transport.OrderNone, Prefetch: 8, PrefetchBytes: 100}, 1, 1)
+		q.stall(items[0])
+		require.Zero(t, q.stuck)
+	})
+}
+
+// TestClear: what is given back leaves nothing behind, and a redelivery that
+// waited for some of it is on its own.
+func TestClear(t *testing.T) {
+	t.Parallel()
+	q, items := admitted(t, transport.Policy{Order: transport.OrderPartition, Prefetch: 8, PrefetchBytes: 100}, 1, 1, 1)
+	it := items[0]
+	behind := q.clear(it)
+	require.Len(t, behind, 2)
+	require.Less(t, behind[0].d.Offset, behind[1].d.Offset)
+	require.Zero(t, q.count+q.running+q.parked+q.stuck)
+	require.Zero(t, q.bytes+q.heldBytes)
+	require.Nil(t, q.take())
+	require.Equal(t, 1, q.vacant)
+}
+
+// TestFindStalls: only an attempt that has run for stallAfter holds up its
+// lane, not one that is being confirmed, and not an idle worker.
+func TestFindStalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := idleConsumer(t)
+		c.q = newQueue(transport.Policy{Order: transport.OrderKey, Prefetch: 16, PrefetchBytes: 100}, true)
+		a := transport.NewAssignment(t.Context(), "in", 0)
+		sp, _ := c.q.spellOf(a, c.session)
+		var offset int64
+		begin := func(key string) *worker {
+			for range 2 {
+				c.q.admit(&transport.Delivery{Topic: "in", Offset: offset, Key: key, Assignment: a}, sp, key)
+				offset++
+			}
+			w := &worker{it: c.q.take()}
+			w.since.Store(int64(time.Since(c.epoch)))
+			c.pool[w] = struct{}{}
+			return w
+		}
+		c.pool[&worker{}] = struct{}{}
+		begin("slow")
+		confirms := begin("confirms")
+		c.q.returned(confirms.it)
+		confirms.since.Store(0)
+		time.Sleep(stallAfter - time.Millisecond)
+		begin("young")
+		c.findStalls()
+		require.Zero(t, c.q.stuck)
+		time.Sleep(time.Millisecond)
+		c.findStalls()
+		c.findStalls()
+		require.Equal(t, 1, c.q.stuck)
+		require.True(t, sp.part.lanes["slow"].stalled)
+	})
 }

@@ -214,7 +214,7 @@ func (c *consumer) again(it *item, r *result) {
 		c.end(it, st, false)
 	case !c.q.mayPark(it) && c.canPutBack():
 		c.record(it, st)
-		c.putBack(it)
+		c.putBack(it, r.wait)
 	default:
 		c.record(it, st)
 		c.parkFor(it, r.wait)
@@ -237,8 +237,9 @@ func (c *consumer) canPutBack() bool {
 }
 
 // putBack gives back an item that must wait, and what waits behind it, where
-// too much is held by order already. Its partition is paused. mu is held.
-func (c *consumer) putBack(it *item) {
+// too much is held by order already. Its partition is paused for as long, up
+// to longestRest. mu is held.
+func (c *consumer) putBack(it *item, wait time.Duration) {
 	sp := it.spell
 	behind := c.q.clear(it)
 	sp.session.settle(transport.Settlement{Delivery: it.d, Verdict: transport.Release})
@@ -246,7 +247,7 @@ func (c *consumer) putBack(it *item) {
 	sp.shut = true
 	if !sp.resting {
 		sp.resting = true
-		time.AfterFunc(rest, func() {
+		time.AfterFunc(min(wait, longestRest), func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			sp.resting = false
@@ -256,9 +257,9 @@ func (c *consumer) putBack(it *item) {
 	poke(sp.session.flow)
 }
 
-// rest is how long a partition is paused at least from which something was put
-// back, so that it does not come again at once.
-const rest = time.Second
+// longestRest bounds how long a partition is paused at least from which
+// something was put back, so that it does not come again at once.
+const longestRest = time.Second
 
 // notDue parks an item that has come to its turn before its time. mu is held.
 func (c *consumer) notDue(it *item) bool {
@@ -268,7 +269,7 @@ func (c *consumer) notDue(it *item) bool {
 		return false
 	}
 	if !c.q.mayPark(it) && c.canPutBack() {
-		c.putBack(it)
+		c.putBack(it, wait)
 	} else {
 		c.parkFor(it, wait)
 	}

@@ -20,7 +20,7 @@ import (
 // once, however much else goes on.
 func deadLetters(r *rig) {
 	topic, group := r.topic()
-	n := r.o.scale(500, 2000, 10_000)
+	n := r.o.scale(500, 1000, 10_000)
 	l := newLedger(r)
 	poison := func(id string) bool { return checksum(id)%10 == 0 }
 	in := r.instance().run(topic, group, l.noting(func(m *message.Message) ([]*message.Message, error) {
@@ -75,7 +75,7 @@ func deadFields(r *rig) {
 		m := msg(id, "key of "+id)
 		m.Payload = message.Payload("\x00\xff\xfe" + strings.Repeat("body", 1000))
 		m.Metadata["trace"], m.Metadata["empty"], m.Metadata["größe"] = "1-2-3", "", "日本"
-		sent[id] = &message.Message{UUID: id, Payload: message.Payload(string(m.Payload)), Metadata: cloned(m.Metadata)}
+		sent[id] = &message.Message{UUID: id, Payload: message.Payload(string(m.Payload)), Metadata: maps.Clone(m.Metadata)}
 		r.publish(topic, m)
 	}
 	in.awaitCounts(transport.Dead, 2)
@@ -144,8 +144,8 @@ func deadOrder(r *rig) {
 			return nil, nil
 		}
 		return nil, errAsAsked
-	}), byKey, limits(16, 128), r.attempts(2))
-	msgs := keyed(20, r.o.scale(10, 50, 500))
+	}), byKey, limits(16, 256), r.attempts(2))
+	msgs := keyed(20, r.o.scale(10, 25, 100))
 	r.publish(topic, msgs...)
 	r.publish(topic, msg("good", "k0"))
 	l.awaitDone(1)

@@ -28,7 +28,7 @@ func dedupRace(r *rig) {
 	topic, group := r.topic()
 	rival := r.name("rival")
 	r.declare(transport.Declaration{Topic: topic, Group: rival})
-	n := r.o.scale(100, 500, 5000)
+	n := r.o.scale(100, 200, 5000)
 	l := newLedger(r)
 	var mu sync.Mutex
 	refused := map[string]chan struct{}{} // closed when somebody has to wait for a message
@@ -107,7 +107,7 @@ func dedupFailures(r *rig) {
 		}
 		return nil, nil
 	}), r.dedup(r.store(), ""), r.attempts(2))
-	msgs := unkeyed("m", r.o.scale(50, 200, 2000))
+	msgs := unkeyed("m", r.o.scale(50, 100, 2000))
 	r.publish(topic, msgs...)
 	in.awaitCounts(transport.Dead, 1)
 	l.awaitDone(len(msgs) - 1)

@@ -17,18 +17,23 @@ import (
 func drainUnderLoad(r *rig) {
 	topic, group := r.topic()
 	const busy = 200
-	rounds := r.o.scale(3, 5, 100)
+	rounds := r.o.scale(2, 4, 100)
 	l := newLedger(r)
-	h := l.noting(func(m *message.Message) ([]*message.Message, error) { return nil, work(m, 20*time.Millisecond) })
-	msgs := unkeyed("m", rounds*3*busy)
+	msgs := unkeyed("m", (rounds+2)*busy)
 	r.publish(topic, msgs...)
 	for range rounds {
-		in := r.instance().run(topic, group, h, limits(busy, 4*busy))
+		g := newGate(r)
+		in := r.instance().run(topic, group, l.noting(func(m *message.Message) ([]*message.Message, error) {
+			return nil, g.wait(m)
+		}), limits(busy, 2*busy))
 		l.awaitRunning(busy)
+		in.stop()
+		in.eventually("the drain has begun", in.router.Draining, func() any { return in.router.Status() })
+		g.open()
 		in.stopped()
-		require.Zero(r, in.count(transport.Interrupted), "a stop has cut off what ran")
+		in.counted(map[transport.Outcome]int{transport.Handled: busy})
 	}
-	in := r.instance().run(topic, group, h, limits(busy, 4*busy))
+	in := r.instance().run(topic, group, l.noting(ok), limits(busy, 2*busy))
 	l.awaitDone(len(msgs))
 	in.stopped()
 	l.onceEach(ids(msgs))

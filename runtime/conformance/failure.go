@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	goruntime "runtime"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -52,8 +53,8 @@ func panics(r *rig) {
 		"panic-error": func() { panic(errAsAsked) },
 		"panic-value": func() { panic(struct{ a, b int }{1, 2}) },
 		"panic-nil":   func() { panic(nil) }, //nolint:govet // what a handler may do
-		"nil-map":     func() { var m map[string]int; m["x"] = 1 },
-		"nil-pointer": func() { var p *message.Message; p.UUID = "x" },
+		"nil-map":     func() { none[map[string]int]()["x"] = 1 },
+		"nil-pointer": func() { none[*message.Message]().UUID = "x" },
 		"goexit":      goruntime.Goexit,
 	}
 	in := r.instance().run(topic, group, l.noting(func(m *message.Message) ([]*message.Message, error) {
@@ -95,7 +96,7 @@ func mutation(r *rig) {
 	var saw []seen // by one handler, one after another
 	l := newLedger(r)
 	in := r.instance().run(topic, group, l.noting(func(m *message.Message) ([]*message.Message, error) {
-		saw = append(saw, seen{m.UUID, string(m.Payload), cloned(m.Metadata)})
+		saw = append(saw, seen{m.UUID, string(m.Payload), maps.Clone(m.Metadata)})
 		m.UUID = "other"
 		m.Metadata["mine"], m.Metadata[transport.KeyHeader] = "1", "other"
 		delete(m.Metadata, "theirs")
@@ -107,7 +108,7 @@ func mutation(r *rig) {
 	}), r.attempts(3), limits(1, 8))
 	m := msg("m", "k")
 	m.Metadata["theirs"] = "kept"
-	want := seen{m.UUID, string(m.Payload), cloned(m.Metadata)}
+	want := seen{m.UUID, string(m.Payload), maps.Clone(m.Metadata)}
 	r.publish(topic, m)
 	in.awaitCounts(transport.Dead, 1)
 	in.stopped()
@@ -120,13 +121,8 @@ func mutation(r *rig) {
 	require.NotContains(r, d.Headers.Map(), "mine")
 }
 
-func cloned(m message.Metadata) message.Metadata {
-	out := make(message.Metadata, len(m))
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
-}
+// none is a zero value, where a tool does not see that it is.
+func none[T any]() (zero T) { return zero }
 
 // permanent: what cannot succeed is tried once, and so is what is to be
 // skipped, which is no dead letter.

@@ -36,6 +36,9 @@ func within(t *testing.T, o memory.Options, f fault, names ...string) (report Re
 			Takeover: time.Second,
 			Short:    true,
 		}
+		if f.name != "" {
+			opts.Patience = 10 * time.Second
+		}
 		if f.policy != nil {
 			opts.spoil = f.policy()
 		}
@@ -80,31 +83,53 @@ type fault struct {
 // that have it do so.
 func faults() []fault {
 	all := []fault{
-		{name: "order is not kept", caught: []string{"B1_key_order", "B2_order_with_retries", "E5_dead_letter_order"},
-			policy: setting(func(p *transport.Policy) { p.Order = transport.OrderNone })},
-		{name: "retries are overtaken", caught: []string{"B2_order_with_retries"},
-			policy: setting(func(p *transport.Policy) { p.RetryOrder, p.MaxPark = transport.RetryOvertake, time.Millisecond })},
-		{name: "more is taken than may be", caught: []string{"B5_prefetch"},
-			policy: setting(func(p *transport.Policy) { p.Prefetch += 5 })},
-		{name: "more runs than may", caught: []string{"B5_prefetch"},
-			policy: setting(func(p *transport.Policy) { p.Concurrency++ })},
+		{
+			name: "order is not kept", caught: []string{"B1_key_order", "B2_order_with_retries", "E5_dead_letter_order"},
+			policy: setting(func(p *transport.Policy) { p.Order = transport.OrderNone }),
+		},
+		{
+			name: "retries are overtaken", caught: []string{"B2_order_with_retries"},
+			policy: setting(func(p *transport.Policy) { p.RetryOrder, p.MaxPark = transport.RetryOvertake, time.Millisecond }),
+		},
+		{
+			name: "more is taken than may be", caught: []string{"B5_prefetch"},
+			policy: setting(func(p *transport.Policy) { p.Prefetch += 5 }),
+		},
+		{
+			name: "more runs than may", caught: []string{"B5_prefetch"},
+			policy: setting(func(p *transport.Policy) { p.Concurrency++ }),
+		},
 		{name: "consumers share their slots", caught: []string{"B6_fairness"}, policy: sharedSlots},
-		{name: "nothing is tried again", caught: []string{"C1_attempts", "D1_never_early", "F2_fail_then_succeed", "SAME_outcome"},
-			policy: retrying(transport.Backoff{Attempts: 1})},
-		{name: "attempts come early", caught: []string{"D1_never_early"},
-			policy: retrying(transport.Backoff{Attempts: 4, InitialInterval: time.Millisecond, MaxInterval: time.Millisecond})},
-		{name: "waits are not spread", caught: []string{"D8_herd"},
-			policy: retrying(transport.Backoff{Attempts: 2, InitialInterval: 400 * time.Millisecond, Jitter: -1})},
-		{name: "what is dead is dropped", caught: []string{"C1_attempts", "C5_panic", "D6_permanent", "E1_complete", "E2_fields", "E3_dead_letter_away"},
-			policy: setting(func(p *transport.Policy) { p.DeadLetter.Mode = transport.DeadDrop })},
-		{name: "acked when received", caught: []string{"D4_stop_in_backoff", "D5_shutdown_no_failure", "H3_ignores_context"},
-			policy: setting(func(p *transport.Policy) { p.AckOnReceive = true })},
+		{
+			name: "nothing is tried again", caught: []string{"C1_attempts", "D1_never_early", "F2_fail_then_succeed", "SAME_outcome"},
+			policy: retrying(transport.Backoff{Attempts: 1}),
+		},
+		{
+			name: "attempts come early", caught: []string{"D1_never_early"},
+			policy: retrying(transport.Backoff{Attempts: 4, InitialInterval: time.Millisecond, MaxInterval: time.Millisecond}),
+		},
+		{
+			name: "waits are not spread", caught: []string{"D8_herd"},
+			policy: retrying(transport.Backoff{Attempts: 2, InitialInterval: 400 * time.Millisecond, Jitter: -1}),
+		},
+		{
+			name: "what is dead is dropped", caught: []string{"C1_attempts", "C5_panic", "D6_permanent", "E1_complete", "E2_fields", "E3_dead_letter_away"},
+			policy: setting(func(p *transport.Policy) { p.DeadLetter.Mode = transport.DeadDrop }),
+		},
+		{
+			name: "acked when received", caught: []string{"D4_stop_in_backoff", "D5_shutdown_no_failure", "H3_ignores_context"},
+			policy: setting(func(p *transport.Policy) { p.AckOnReceive = true }),
+		},
 		{name: "attempts share a message", caught: []string{"C8_mutation"}, policy: linking(sharedMessage)},
 		{name: "errors lose their meaning", caught: []string{"D6_permanent"}, policy: using(plainErrors)},
-		{name: "outputs are not sent", caught: []string{"C9_output_away"},
-			policy: setting(func(p *transport.Policy) { p.Output = nowhere{} })},
-		{name: "duplicates are let through", caught: []string{"F1_race", "F7_id_reused", "F8_scope", "SAME_outcome"},
-			policy: setting(func(p *transport.Policy) { p.Dedup = nil })},
+		{
+			name: "outputs are not sent", caught: []string{"C9_output_away"},
+			policy: setting(func(p *transport.Policy) { p.Output = nowhere{} }),
+		},
+		{
+			name: "duplicates are let through", caught: []string{"F1_race", "F7_id_reused", "F8_scope", "SAME_outcome"},
+			policy: setting(func(p *transport.Policy) { p.Dedup = nil }),
+		},
 		{name: "arrival is taken for success", caught: []string{"F1_race", "F2_fail_then_succeed"}, policy: marksArrival},
 		{name: "keys are not kept apart", caught: []string{"F8_scope"}, policy: oneScope},
 		{name: "consumers fall together", caught: []string{"H6_one_breaks"}, transport: fallTogether},

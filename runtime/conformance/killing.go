@@ -78,29 +78,34 @@ func crashLoop(r *rig) {
 	}
 }
 
-// killedInBackoff: attempts that have failed are known after a crash. The last
-// one may not be, if the crash came before the broker was told.
+// killedInBackoff: the failed attempts that a worker was told of when it got
+// the message are known after its crash, and all of them after its stop.
 func killedInBackoff(r *rig) {
 	s := r.declaredSite()
 	r.publish(s.topic, msg("m", "k"))
-	kills := r.o.scale(4, 15, 100)
-	retry := "--set=consumers.c.retry={attempts: -1, initial_interval: 50ms, max_interval: 50ms}"
+	retry := "attempts: -1, initial_interval: 50ms, max_interval: 50ms"
 	if r.caps.Attempts == transport.KeepAfterDelay { // so the broker has to have the message meanwhile
-		retry = "--set=consumers.c.retry={attempts: -1, initial_interval: 50ms, max_interval: 50ms, order: overtake, max_park: 1ms}"
+		retry += ", order: overtake, max_park: 1ms"
 	}
-	args := []string{"--instance", r.name("one"), handler("0s", probe.Fail), retry}
-	seen := 0
-	for range kills {
-		p := s.start(args...)
+	name := r.name("one")
+	seen, least, most := 0, 1, 1 // runs, and what the next one may be
+	for round := range r.o.scale(4, 16, 100) {
+		p := s.start("--instance", name, handler("0s", probe.Fail), "--set=consumers.c.retry={"+retry+"}")
 		s.until("the handler has run three times", func(t *traces) bool { return t.started["m"] >= seen+3 }, p)
-		p.kill()
-		numbers := s.traces().attempts["m"]
-		if seen > 0 {
-			before, after := numbers[seen-1], numbers[seen]
-			require.GreaterOrEqual(r, after, before-1, "attempts are forgotten: %v", numbers)
-			require.LessOrEqual(r, after, before+1, "a crash was taken for a failed attempt: %v", numbers)
+		killed := round%2 == 0
+		if killed {
+			p.kill()
+		} else {
+			p.stop()
 		}
-		seen = len(numbers)
+		numbers := s.traces().attempts["m"]
+		first, last := numbers[seen], numbers[len(numbers)-1]
+		require.GreaterOrEqual(r, first, least, "attempts are forgotten: %v, of which the last process had %d", numbers, len(numbers)-seen)
+		require.LessOrEqual(r, first, most, "a crash was taken for a failed attempt: %v, of which the last process had %d", numbers, len(numbers)-seen)
+		seen, least, most = len(numbers), first, last+1
+		if !killed {
+			least = most
+		}
 	}
-	s.finish([]string{"m"}, "--instance", args[1])
+	s.finish([]string{"m"}, "--instance", name)
 }

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -225,12 +224,6 @@ func work(m *message.Message, d time.Duration) error {
 }
 
 func ok(*message.Message) ([]*message.Message, error) { return nil, nil }
-
-// keyOf is the part of an id of keyed before the slash.
-func keyOf(id string) string {
-	key, _, _ := strings.Cut(id, "/")
-	return key
-}
 
 func without(ids []string, gone ...string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(gone, id) })

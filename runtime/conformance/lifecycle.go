@@ -19,7 +19,7 @@ import (
 // neither goroutines nor files behind.
 func startAndStop(r *rig) {
 	topic, group := r.topic()
-	rounds := r.o.scale(10, 30, 200)
+	rounds := r.o.scale(10, 20, 200)
 	label := r.name("leaks")
 	l := newLedger(r)
 	files := openFiles()
@@ -45,7 +45,7 @@ func (r *rig) comeAndGo(ctx context.Context, l *ledger, topic, group string, n i
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	router := runtime.NewRouter(runtime.Options{Instance: transport.Instance{ID: r.name("instance")}})
-	err := router.Consume("c", tr, topic, l.noting(ok), r.policy("c", group))
+	err := router.Consume("c", tr, topic, l.noting(ok), r.policy("c", group)) //nolint:contextcheck // attempts have their own
 	ended := make(chan error, 1)
 	if err == nil {
 		go func() { ended <- router.Run(ctx) }()

@@ -8,12 +8,14 @@ import (
 	"github.com/leat-io/leat/runtime/transport/transporttest"
 )
 
-// TB, Result and Report are those of package transporttest.
-type (
-	TB     = transporttest.TB
-	Result = transporttest.Result
-	Report = transporttest.Report
-)
+// TB is what cases and hooks use of a test. [*testing.T] is one.
+type TB = transporttest.TB
+
+// Result is what came of one case.
+type Result = transporttest.Result
+
+// Report has a result for each case that was asked for, in the suite's order.
+type Report = transporttest.Report
 
 // Options is the transport under test. Only Open is required.
 type Options struct {
@@ -45,8 +47,10 @@ type Options struct {
 	// sets them from testing.Short and from LEAT_SOAK, if that is not empty.
 	Short, Soak bool
 
-	// spoil breaks what the suite's own tests want broken.
+	// spoil and flags break what the suite's own tests want broken: of
+	// instances, and of processes.
 	spoil func(*transport.Policy)
+	flags []string
 }
 
 // Broker is one broker, as its own tests present it.

@@ -30,7 +30,7 @@ func eachOnce(r *rig) {
 	topic, group := r.topic()
 	l := newLedger(r)
 	in := r.instance().run(topic, group, l.noting(ok), limits(16, 32))
-	msgs := unkeyed("m", r.o.scale(500, 2000, 20_000))
+	msgs := unkeyed("m", r.o.scale(500, 1000, 20_000))
 	r.publish(topic, msgs...)
 	l.awaitDone(len(msgs))
 	in.awaitCounts(transport.Handled, len(msgs))
@@ -50,7 +50,7 @@ func keyOrder(r *rig) {
 		return nil, work(m, rand.N(time.Millisecond)) //nolint:gosec // shuffles
 	})
 	ms := r.members(topic, group, h, byKey, limits(32, 256))
-	msgs := keyed(50, r.o.scale(10, 40, 200))
+	msgs := keyed(50, r.o.scale(10, 20, 200))
 	r.publish(topic, msgs...)
 	l.awaitDone(len(msgs))
 	for _, in := range ms {
@@ -68,7 +68,7 @@ func keyOrderWithRetries(r *rig) {
 	topic, group := r.topic()
 	l := newLedger(r)
 	const keys, stuck = 40, "k0/00000"
-	n := r.o.scale(10, 25, 200)
+	n := r.o.scale(10, 15, 200)
 	var others atomic.Int64
 	h := l.noting(func(m *message.Message) ([]*message.Message, error) {
 		a := transport.AttemptFrom(m.Context())

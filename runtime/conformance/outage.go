@@ -101,7 +101,7 @@ type hurtConsumer struct {
 func (c *hurtConsumer) Receive(ctx context.Context, limit int, maxBytes int64) ([]*transport.Delivery, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := context.AfterFunc(c.away, cancel)
+	stop := context.AfterFunc(c.away, cancel) //nolint:contextcheck // ends ctx
 	defer stop()
 	ds, err := c.Consumer.Receive(ctx, limit, maxBytes)
 	if c.away.Err() != nil {

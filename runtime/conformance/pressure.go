@@ -21,7 +21,7 @@ func prefetch(r *rig) {
 	in := r.instance().run(topic, group, l.noting(func(m *message.Message) ([]*message.Message, error) {
 		return nil, g.wait(m)
 	}), limits(concurrency, prefetch))
-	msgs := unkeyed("m", r.o.scale(100, 500, 10_000))
+	msgs := unkeyed("m", r.o.scale(100, 200, 10_000))
 	r.publish(topic, msgs...)
 	in.await("as much is held as may be", func(s runtime.Status) bool { return s.InFlight >= prefetch && s.Running >= concurrency })
 	r.rest(r.o.Quiet)
@@ -85,7 +85,7 @@ func fairness(r *rig) {
 	l := newLedger(r)
 	g := newGate(r)
 	in := r.instance()
-	n := r.o.scale(100, 500, 5000)
+	n := r.o.scale(100, 200, 5000)
 	var healed atomic.Bool
 	in.consume("sick", sick, sickGroup, l.noting(func(m *message.Message) ([]*message.Message, error) {
 		switch {

@@ -5,12 +5,15 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/leat-io/leat/runtime/conformance/probe"
 )
 
 // process is a running worker.
@@ -46,8 +49,11 @@ func (p *process) String() string { return p.said.String() }
 func (s *site) start(args ...string) *process {
 	s.Helper()
 	p := &process{s: s, said: new(output), ended: make(chan struct{})}
-	p.Cmd = exec.CommandContext(context.WithoutCancel(s.Context()), s.exe, append([]string{"run"}, args...)...) //nolint:gosec // the worker
+	p.Cmd = exec.CommandContext(context.WithoutCancel(s.Context()), s.exe, slices.Concat([]string{"run"}, args, s.o.flags)...) //nolint:gosec // the worker
 	p.Dir, p.Stdout, p.Stderr = s.dir, p.said, p.said
+	p.Env = append(os.Environ(), probe.Tied+"=1")
+	_, err := p.StdinPipe() // ends with the process, or with ours
+	require.NoError(s, err)
 	require.NoError(s, p.Start())
 	go func() {
 		_ = p.Wait() // the code is in ProcessState

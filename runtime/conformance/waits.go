@@ -47,7 +47,7 @@ func schedule(r *rig) {
 // herd: what fails at the same time does not come back at the same time.
 func herd(r *rig) {
 	topic, group := r.topic()
-	n := r.o.scale(1000, 2000, 10_000)
+	n := r.o.scale(500, 1000, 10_000)
 	const initial, buckets = 400 * time.Millisecond, 10
 	l := newLedger(r)
 	var mu sync.Mutex

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -26,10 +27,20 @@ import (
 // Main is the main function of a worker with the parts given, and the handler
 // "probe".
 func Main(parts ...worker.Option) {
+	if os.Getenv(Tied) != "" {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(1) //nolint:forbidigo // nobody is left to stop it
+		}()
+	}
 	worker.Main(append(parts, worker.Parts(worker.Table{Handlers: []worker.HandlerKind{
 		{Name: "probe", Doc: "writes to a file when it starts and when it ends", Options: &Options{}, Build: build},
 	}}))...)
 }
+
+// Tied is set in the environment of a worker that ends when its standard input
+// does, so that none is left behind by a suite that was killed.
+const Tied = "LEAT_PROBE_TIED"
 
 // Options of the handler.
 type Options struct {

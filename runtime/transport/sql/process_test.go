@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +39,7 @@ type process struct {
 	b    *broker
 	role string
 	cmd  *exec.Cmd
+	life io.Closer // the process ends when this does, so with us
 	out  bytes.Buffer
 }
 
@@ -61,6 +63,9 @@ func (p *process) start() {
 	p.cmd.Env = append(os.Environ(), processEnv+"="+p.role+"\n"+filepath.Dir(p.b.path))
 	p.out.Reset()
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	life, err := p.cmd.StdinPipe()
+	require.NoError(p.b.t, err)
+	p.life = life
 	require.NoError(p.b.t, p.cmd.Start())
 }
 
@@ -93,6 +98,10 @@ func TestProcess(t *testing.T) {
 	if role == "" {
 		t.Skip("it is for other tests to start")
 	}
+	go func() { // whoever started it is gone
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
 	o := sql.Options{Path: filepath.Join(dir, "worker.db"), Lease: lease, Poll: 10 * time.Millisecond}
 	o.Synchronous = "normal" // a killed process is no power cut
 	tr, err := sql.OpenSQLite(o)
