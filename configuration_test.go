@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -241,7 +242,11 @@ func (r *reference) meaning(name string, p object) (byDefault, limits, text stri
 		text = strings.TrimSpace(text[:at[0]] + m[3] + " " + text[at[1]:])
 	}
 	if value, ok := p["default"]; ok {
-		require.Equal(r.t, fmt.Sprintf("`%v`", value), byDefault, name)
+		want := fmt.Sprint(value)
+		if f, ok := value.(float64); ok {
+			want = strconv.FormatFloat(f, 'f', -1, 64)
+		}
+		require.Equal(r.t, "`"+want+"`", byDefault, name)
 	}
 	for _, verb := range []string{" is ", " are "} {
 		text = strings.TrimPrefix(text, name+verb)

@@ -32,7 +32,7 @@ const DefaultListen = "127.0.0.1:9610"
 type Config struct {
 	// Name is the service; it begins the default names of groups. Defaults to worker.
 	Name string `yaml:"name"`
-	// Broker is the main broker. It is zero only where every consumer names one of Brokers.
+	// Broker is the main broker. It may be left out where every consumer names one of Brokers.
 	Broker Component `yaml:"broker"`
 	// Brokers are further ones, by the names that consumers call them.
 	Brokers map[string]Component `yaml:"brokers"`
@@ -56,7 +56,7 @@ type Config struct {
 
 // HTTP says where health, status and metrics are served.
 type HTTP struct {
-	// Listen is host:port, or off. Empty means that the file does not say: [DefaultListen], or a free port if that is taken.
+	// Listen is host:port, or off. Empty means that the file does not say: 127.0.0.1:9610, or a free port if that is taken.
 	Listen string `yaml:"listen"`
 }
 

@@ -20,7 +20,7 @@ type Policy struct {
 	OrderedBy OrderedBy `yaml:"ordered_by"`
 	// OrderScope is worker where order within one worker, not the whole group, is understood to be enough; else empty.
 	OrderScope string `yaml:"order_scope" enum:"worker"`
-	// Dedup leaves out messages that were handled already. It is nil (off) unless it is set.
+	// Dedup leaves out messages that were handled already. Default: off.
 	Dedup *Dedup `yaml:"dedup"`
 	// Ack is on_success (at-least-once) or on_receive (at-most-once). Defaults to on_success.
 	Ack string `yaml:"ack" enum:"on_success,on_receive"`

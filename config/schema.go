@@ -140,9 +140,9 @@ func (s *schemer) describe(p object, o option) {
 		p["default"] = value
 	}
 	if _, numeric := p["minimum"]; !numeric {
-		for tag, words := range map[string]string{"min": " At least ", "max": " At most "} {
-			if limit := o.tag.Get(tag); limit != "" {
-				doc += words + limit + "."
+		for _, bound := range []struct{ tag, words string }{{"min", " At least "}, {"max", " At most "}} {
+			if limit := o.tag.Get(bound.tag); limit != "" {
+				doc += bound.words + limit + "."
 			}
 		}
 	}

@@ -11,8 +11,8 @@ type Options struct {
 	// Partitions is how many each topic has; default 4. Messages of one key
 	// share one, those without a key take turns.
 	Partitions int `yaml:"partitions"`
-	// MaxMessages bounds what a topic holds; default 1<<20. Beyond it Publish
-	// fails with [ErrFull], which goes away as groups settle.
+	// MaxMessages bounds what a topic holds; default 1048576. Beyond it a
+	// publish fails and is worth trying again, as groups settle.
 	MaxMessages int `yaml:"max_messages"`
 	// Retain is how many messages each partition keeps, for groups that begin
 	// later, after every group has settled them; default 16384, -1 for none.

@@ -13,7 +13,8 @@ import (
 // Options configures a database as a broker. The zero value of a field means
 // its default.
 type Options struct {
-	// Path of the SQLite file; a relative one starts from the working directory.
+	// Path of the SQLite file; a relative one starts from the folder of the
+	// YAML file, and in code from the working directory.
 	Path string `yaml:"path"`
 	// Synchronous is "full", or "normal", where a power cut may undo the last
 	// commits: what was confirmed to a publisher is then lost. Default: full.

@@ -21,7 +21,7 @@ func openMemory(_ worker.Env, c config.Component) (transport.Transport, error) {
 }
 
 type memoryStoreOptions struct {
-	// MaxKeys is how many keys are remembered; 0 means the store's default.
+	// MaxKeys is how many keys are remembered; 0 means 100000.
 	MaxKeys int `yaml:"max_keys" min:"0"`
 }
 
