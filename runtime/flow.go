@@ -21,18 +21,26 @@ func (c *consumer) flowLoop(s *session) {
 		case <-s.over:
 			return
 		}
-		pause, resume := c.flowChanges(s)
-		for _, a := range pause {
-			c.log.InfoContext(c.base, "partition paused: too much waits behind messages that fail or do not end", "topic", a.Topic, "partition", a.Partition)
-			s.c.Pause(a)
-		}
-		c.shed(s)
-		if len(resume) > 0 {
-			s.flush()
-		}
-		for _, a := range resume {
-			s.c.Resume(a)
-		}
+		c.adjustFlow(s)
+	}
+}
+
+// adjustFlow tells the broker what is to be paused and resumed. The receiver
+// does so too before it comes again for what it has just given back.
+func (c *consumer) adjustFlow(s *session) {
+	s.flowing.Lock()
+	defer s.flowing.Unlock()
+	pause, resume := c.flowChanges(s)
+	for _, a := range pause {
+		c.log.InfoContext(c.base, "partition paused: too much waits behind messages that fail or do not end", "topic", a.Topic, "partition", a.Partition)
+		s.c.Pause(a)
+	}
+	c.shed(s)
+	if len(resume) > 0 {
+		s.flush()
+	}
+	for _, a := range resume {
+		s.c.Resume(a)
 	}
 }
 

@@ -28,6 +28,7 @@ func (c *consumer) receiveLoop(ctx context.Context, s *session) error {
 			c.watch(sp)
 		}
 		if refused {
+			c.adjustFlow(s)
 			s.flush()
 		}
 		var need transport.NeedBytes

@@ -169,6 +169,9 @@ func (c *consumer) end(it *item, st transport.Settlement, finished bool) {
 	absorbed := c.q.done(it, finished, due)
 	switch {
 	case c.p.AckOnReceive:
+		if !finished {
+			c.status.Lost++
+		}
 	case lost || s != c.session:
 		if st.Verdict == transport.Ack && absorbed == nil {
 			c.remember(st.Delivery)
@@ -200,7 +203,7 @@ func (c *consumer) again(it *item, r *result) {
 		Delivery: it.d, Verdict: transport.Release, After: r.wait,
 		Attempts: it.attempts, FirstFailure: it.first, LastError: it.lastError,
 	}
-	leaves := (c.draining && !c.p.AckOnReceive) || it.spell.leaving
+	leaves := (c.draining || it.spell.leaving) && !c.p.AckOnReceive
 	overtakes := c.p.RetryOrder == transport.RetryOvertake || it.lane == nil
 	durable := c.caps.DurableDelay && overtakes && !c.p.AckOnReceive
 	switch {

@@ -27,6 +27,8 @@ type session struct {
 	flow    chan struct{} // pauses are to be looked at
 	over    chan struct{} // closed when the session ends
 
+	flowing sync.Mutex // pauses are told by one at a time
+
 	pulls int // Receives begun; guarded by the consumer's mutex
 
 	mu      sync.Mutex

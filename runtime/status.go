@@ -53,7 +53,7 @@ type Status struct {
 	LastErrorAt time.Time        `json:"last_error_at,omitzero"`
 
 	Unsettled     int   `json:"unsettled"`           // done with, and the broker is not told yet
-	Lost          int64 `json:"lost,omitempty"`      // acked on receipt, and could not run
+	Lost          int64 `json:"lost,omitempty"`      // acked on receipt, and could not run to its end
 	Abandoned     int   `json:"abandoned,omitempty"` // still ran when the drain ended
 	DrainTimedOut bool  `json:"drain_timed_out,omitempty"`
 
