@@ -35,6 +35,9 @@ func parseDedupKey(s string) (dedupKey, error) {
 		return dedupKey{metadata: name}, nil
 	}
 	if path, ok := strings.CutPrefix(s, "payload."); ok && path != "" {
+		if strings.ContainsAny(path, "#|@*?!{}[]()<>=%\"'") {
+			return dedupKey{}, fmt.Errorf("dedup key %q: the path names one value, by member names and array indexes joined by dots", s)
+		}
 		return dedupKey{payload: path}, nil
 	}
 	return dedupKey{}, fmt.Errorf("dedup key %q: want id, metadata.NAME or payload.PATH", s)
@@ -56,7 +59,10 @@ func (k dedupKey) of(msg *message.Message) (string, error) {
 		if r.IsObject() || r.IsArray() {
 			return "", missing("payload." + k.payload + " is not a string, number or boolean")
 		}
-		if key = r.String(); key == "" {
+		if key = r.String(); strings.ContainsRune(key, utf8.RuneError) {
+			key = r.Raw // not every text that decodes so is the same
+		}
+		if key == "" {
 			return "", missing("payload has no " + k.payload)
 		}
 	}

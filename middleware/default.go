@@ -27,8 +27,13 @@ func Default(p transport.Policy) []message.HandlerMiddleware {
 	if p.Retry == nil {
 		p.Retry = attempts(0)
 	}
-	chain := make([]message.HandlerMiddleware, 0, len(p.Wrap)+5+len(p.Use))
-	chain = append(chain, p.Wrap...)
+	chain := make([]message.HandlerMiddleware, 0, len(p.Wrap)+7+len(p.Use))
+	if len(p.Wrap) > 0 {
+		r := newRuns()
+		chain = append(chain, r.begin)
+		chain = append(chain, p.Wrap...)
+		chain = append(chain, r.resume)
+	}
 	chain = append(chain, DeadLetter(p.DeadLetter, DeadLetterOptions{Retry: p.Retry}))
 	if p.Dedup != nil {
 		chain = append(chain, p.Dedup)

@@ -155,13 +155,21 @@ func (c *consumer) sharesGroup(o *consumer) string {
 }
 
 // compose makes the chain, once.
-func (c *consumer) compose(inner []message.HandlerMiddleware) {
+func (c *consumer) compose(inner []message.HandlerMiddleware) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("consumer %q: a middleware panics when it is put around the handler: %v", c.name, v)
+		}
+	}()
 	c.chain = c.h
 	for _, links := range [][]message.HandlerMiddleware{inner, c.p.Middleware} {
 		for _, link := range slices.Backward(links) {
-			c.chain = link(c.chain)
+			if c.chain = link(c.chain); c.chain == nil {
+				return fmt.Errorf("consumer %q: a middleware returns no handler", c.name)
+			}
 		}
 	}
+	return nil
 }
 
 // supervise keeps a session with the broker until ctx ends, then drains. It

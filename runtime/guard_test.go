@@ -443,3 +443,53 @@ func TestLogThatAsks(t *testing.T) {
 		require.Greater(w, asked.Load(), int64(8), "started, failures, pauses, troubles, the lost broker")
 	})
 }
+
+// TestWrapThatCopies: a wrap link may hand on a message of its own making, as
+// long as it copies the metadata: the run stays the engine's. Without, it is told.
+func TestWrapThatCopies(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		remake func(m *message.Message) *message.Message
+		text   string
+	}{
+		"a copy":     {func(m *message.Message) *message.Message { return m.Copy() }, "boom"},
+		"a stranger": {func(m *message.Message) *message.Message { return message.NewMessage(m.UUID, m.Payload) }, "CopyWithContext"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inMemory(t, memoryDefaults, func(w *world) {
+				link := func(next message.HandlerFunc) message.HandlerFunc {
+					return func(m *message.Message) ([]*message.Message, error) { return next(tt.remake(m)) }
+				}
+				w.consume(func(m *message.Message) ([]*message.Message, error) {
+					require.NotContains(w, m.Metadata, "leat_run")
+					return nil, errBoom
+				}, w.policy(func(p *transport.Policy) { p.Wrap, p.Retry = []message.HandlerMiddleware{link}, backoff(w, 2) }))
+				w.publish("in", msg("m", "k", "x", "h", "v"))
+				s := w.settled()
+				require.Equal(w, int64(1), s.Count(transport.Dead))
+				require.Equal(w, int64(1), s.Count(transport.Retried))
+				letter := w.read("in--g--dead")[0]
+				require.Equal(w, "2", letter.Headers.Get(transport.DeadAttemptsHeader))
+				require.Contains(w, letter.Headers.Get(transport.DeadErrorHeader), tt.text)
+				require.Equal(w, "v", letter.Headers.Get("h"))
+				require.Empty(w, letter.Headers.Get("leat_run"))
+			})
+		})
+	}
+}
+
+// TestMiddlewareThatCannotBeBuilt is refused at the start, by name of its consumer.
+func TestMiddlewareThatCannotBeBuilt(t *testing.T) {
+	t.Parallel()
+	for text, link := range map[string]message.HandlerMiddleware{
+		"a middleware panics":             func(message.HandlerFunc) message.HandlerFunc { panic("no") },
+		"a middleware returns no handler": func(message.HandlerFunc) message.HandlerFunc { return nil },
+	} {
+		inMemory(t, memoryDefaults, func(w *world) {
+			r := runtime.NewRouter(runtime.Options{})
+			require.NoError(w, r.Consume("c", w.tr, "in", ok, w.policy(func(p *transport.Policy) { p.Use = []message.HandlerMiddleware{link} })))
+			require.ErrorContains(w, r.Run(context.Background()), `consumer "c": `+text)
+		})
+	}
+}

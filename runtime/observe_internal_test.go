@@ -24,7 +24,7 @@ func idleConsumer(tb testing.TB) *consumer {
 	require.NoError(tb, r.Consume("c", memory.NewBroker(memory.Options{}).Transport(), "in", h, transport.Policy{}))
 	c := r.consumers[0]
 	c.base = context.Background()
-	c.compose(nil)
+	require.NoError(tb, c.compose(nil))
 	return c
 }
 

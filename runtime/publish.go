@@ -137,7 +137,7 @@ func (c *consumer) publishOutputs(it *item, r *result) error {
 	for i := 0; i < len(r.outputs); {
 		topic := r.outputs[i].Topic
 		var msgs []*message.Message
-		for ; i < len(r.outputs) && r.outputs[i].Topic == topic; i++ {
+		for ; i < len(r.outputs) && r.outputs[i].Topic == topic && len(msgs) < maxPublishBatch; i++ {
 			m := r.outputs[i].Message
 			slot := [2]string{topic, m.Metadata.Get(transport.KeyHeader)}
 			msgs = append(msgs, c.identify(it.d, m, slot, nth[slot]))

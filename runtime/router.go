@@ -120,10 +120,13 @@ func (r *Router) Run(ctx context.Context) error {
 	}
 	r.ran = true
 	consumers := r.consumers
-	for _, c := range consumers {
-		c.compose(r.use)
-	}
+	use := r.use
 	r.mu.Unlock()
+	for _, c := range consumers {
+		if err := c.compose(use); err != nil {
+			return err
+		}
+	}
 	if err := r.observe(); err != nil {
 		return fmt.Errorf("router: %w", err)
 	}

@@ -40,6 +40,9 @@ func killLoop(r *rig) {
 				}
 				i = 1 - i
 			}
+			if len(t.done) >= len(want) { // all of it done between two looks
+				publish()
+			}
 			return false
 		}, workers[:]...)
 		workers[i].kill()

@@ -25,6 +25,14 @@ func (f *brokerFlags) entry() string {
 	return f.Broker
 }
 
+// unsigned takes user and password from what was meant as a URL.
+func unsigned(s string) string {
+	if _, rest, ok := strings.Cut(s, "@"); ok {
+		return "***@" + rest
+	}
+	return s
+}
+
 // open makes the broker's transport. There is no configuration where a URL
 // stands alone.
 func (f *brokerFlags) open(p *process) (transport.Transport, *config.Config, error) {
@@ -48,7 +56,7 @@ func (f *brokerFlags) open(p *process) (transport.Transport, *config.Config, err
 	}
 	component := cfg.BrokerOf(f.entry())
 	if component.IsZero() {
-		return nil, nil, usageError(fmt.Sprintf("--broker %q: there is no such entry under brokers", f.entry()))
+		return nil, nil, usageError(fmt.Sprintf("--broker %q: there is no such entry under brokers; a URL begins with its kind, as sqlite://", unsigned(f.entry())))
 	}
 	env.Name, env.Topology = cfg.Name, transport.Topology(cfg.Topology)
 	t, err := o.table.open(env, component)

@@ -60,7 +60,7 @@ func (w *Worker) listen(ctx context.Context) error {
 	w.url = "http://" + l.Addr().String()
 	served := make(chan error, 1)
 	go func() {
-		served <- server.Serve(&limitedListener{Listener: l, slots: make(chan struct{}, maxConnections)})
+		served <- server.Serve(&limitedListener{Listener: l, most: maxConnections})
 	}()
 	// The first to be opened is the last to be closed: that the worker drains
 	// can be seen to its end.
@@ -117,36 +117,49 @@ func isLoopback(a net.Addr) bool {
 	return ok && t.IP.IsLoopback()
 }
 
-// limitedListener turns away connections beyond a number, so that no client
-// can have the worker hold more.
+// limitedListener closes the oldest connection where there would be more than a
+// number of them: no client can have the worker hold more, and none that sits on
+// its connections keeps a probe away.
 type limitedListener struct {
 	net.Listener
 
-	slots chan struct{}
+	most int
+	mu   sync.Mutex
+	open []*limitedConn // the oldest first
 }
 
 func (l *limitedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case l.slots <- struct{}{}:
-			return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.slots })}, nil
-		default:
-			_ = c.Close()
-		}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
+	lc := &limitedConn{Conn: c, in: l}
+	l.mu.Lock()
+	l.open = append(l.open, lc)
+	var oldest *limitedConn
+	if len(l.open) > l.most {
+		oldest = l.open[0]
+	}
+	l.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Close()
+	}
+	return lc, nil
+}
+
+func (l *limitedListener) forget(c *limitedConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open = slices.DeleteFunc(l.open, func(o *limitedConn) bool { return o == c })
 }
 
 type limitedConn struct {
 	net.Conn
 
-	release func()
+	in *limitedListener
 }
 
 func (c *limitedConn) Close() error {
-	defer c.release()
+	c.in.forget(c)
 	return c.Conn.Close()
 }

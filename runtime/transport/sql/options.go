@@ -18,10 +18,10 @@ type Options struct {
 	Path string `yaml:"path"`
 	// Synchronous is "full", or "normal", where a power cut may undo the last
 	// commits: what was confirmed to a publisher is then lost. Default: full.
-	Synchronous string `yaml:"synchronous"`
+	Synchronous string `yaml:"synchronous" enum:"normal,full"`
 	// Partitions of a topic that is made. It bounds how many instances share
 	// a group, and is fixed from then on. Default: 8.
-	Partitions int `yaml:"partitions"`
+	Partitions int `yaml:"partitions" min:"0" max:"256"`
 	// Retention is how long a message is kept that no group reads. Default: 168h.
 	Retention time.Duration `yaml:"retention"`
 	// Poll is the longest pause between two looks for what other processes
