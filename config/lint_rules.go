@@ -37,7 +37,7 @@ func (l *linter) dedup(c *Consumer) {
 	if facts, known := l.Facts.Brokers[c.Broker]; known {
 		switch {
 		case l.Store.IsZero() && !facts.SQL:
-			mend := "write store: postgres://… or another SQL store"
+			mend := "write store: sqlite://… or another SQL store"
 			if !facts.Networked {
 				mend += ", or store: memory, which forgets at a restart"
 			}
@@ -106,6 +106,9 @@ func (l *linter) deadLetter(c *Consumer, path string, longest int) {
 		target := c.DeadLetter.Topic(topic, c.Group)
 		switch {
 		case c.DeadLetter == DeadLetterDrop || c.DeadLetter == DeadLetterBlock:
+			return
+		case c.DeadLetter == "off" || c.DeadLetter == "none":
+			l.errs.add(at, option, "%s: %q would be a topic of that name; write drop to throw such messages away, or block to try them for ever", option, c.DeadLetter)
 			return
 		case !legalName.MatchString(target):
 			l.errs.add(at, option, "%s: %q is not a legal topic; use letters, digits, '.', '_', '-' and the placeholders {topic} and {group}, or drop, or block", option, clip(string(c.DeadLetter)))

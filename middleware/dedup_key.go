@@ -63,6 +63,9 @@ func (k dedupKey) of(msg *message.Message) (string, error) {
 			key = r.Raw // not every text that decodes so is the same
 		}
 		if key == "" {
+			if !gjson.ValidBytes(msg.Payload) {
+				return "", &refusal{reason: transport.ReasonUndecodable, text: "key missing: payload is not JSON"}
+			}
 			return "", missing("payload has no " + k.payload)
 		}
 	}

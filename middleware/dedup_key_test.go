@@ -84,8 +84,8 @@ func TestDedupKey(t *testing.T) {
 		"null":             {"payload.id", "1", nil, `{"id":null}`, "payload has no id"},
 		"empty":            {"payload.id", "1", nil, `{"id":""}`, "payload has no id"},
 		"object":           {"payload.id", "1", nil, `{"id":{}}`, "payload.id is not a string, number or boolean"},
-		"not JSON":         {"payload.id", "1", nil, "\xff\x00", "payload has no id"},
-		"no payload":       {"payload.id", "1", nil, "", "payload has no id"},
+		"not JSON":         {"payload.id", "1", nil, "\xff\x00", "payload is not JSON"},
+		"no payload":       {"payload.id", "1", nil, "", "payload is not JSON"},
 		"long":             {"", long, nil, "", ""},
 		"not UTF-8":        {"", "\xff", nil, "", ""},
 		"a NUL":            {"", "a\x00b", nil, "", ""},
@@ -106,7 +106,11 @@ func TestDedupKey(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 			d := policy(t, transport.Backoff{}).Decide(err, 1)
 			require.Equal(t, transport.ActionDead, d.Action)
-			require.Equal(t, transport.ReasonPermanent, d.Reason)
+			reason := transport.ReasonPermanent
+			if strings.Contains(c.want, "not JSON") {
+				reason = transport.ReasonUndecodable
+			}
+			require.Equal(t, reason, d.Reason)
 		})
 	}
 }

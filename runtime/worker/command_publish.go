@@ -132,6 +132,8 @@ func (c *publishCommand) lines(p *process) (<-chan line, error) {
 	}
 	m := &message.Message{UUID: c.ID, Metadata: headers}
 	switch {
+	case c.Payload != nil && *c.Payload == "-":
+		return nil, usageError("publish -: leave the message out to have JSON lines read from standard input, or give one body by --file /dev/stdin")
 	case c.Payload != nil && c.File != "":
 		return nil, usageError("a payload and --file cannot both be the message")
 	case c.Payload != nil:
