@@ -115,7 +115,7 @@ func owning() []Fault {
 			}}),
 		},
 		{
-			Name: "revokes without a Leave", Caught: "H1_join",
+			Name: "revokes without a Leave", Caught: "H1_join", Also: []string{"D5_context"}, // whose cause it may change
 			New: stateless(bad{open: func(c transport.Consumer, cfg transport.ConsumerConfig) transport.Consumer {
 				shown := map[*transport.Assignment]*transport.Assignment{}
 				inner := map[*transport.Assignment]*transport.Assignment{}
