@@ -298,9 +298,9 @@ func (c *consumer) open(ctx context.Context) (*session, error) {
 // what runs: with live contexts up to the drain timeout, then with cancelled
 // ones for a moment.
 func (c *consumer) drain(ctx context.Context) {
-	c.setState(StateDraining, nil)
 	c.mu.Lock()
 	c.draining = true
+	c.status.State, c.status.Why, c.status.Since = StateDraining, "", time.Now()
 	if !c.p.AckOnReceive {
 		for _, sp := range c.q.spells {
 			c.giveBack(c.q.withdraw(sp, false))

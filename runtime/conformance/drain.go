@@ -28,7 +28,7 @@ func drainUnderLoad(r *rig) {
 		}), limits(busy, 2*busy))
 		l.awaitRunning(busy)
 		in.stop()
-		in.eventually("the drain has begun", in.router.Draining, func() any { return in.router.Status() })
+		in.await("the drain has begun", func(s runtime.Status) bool { return s.State == runtime.StateDraining })
 		g.open()
 		in.stopped()
 		in.counted(map[transport.Outcome]int{transport.Handled: busy})
