@@ -18,8 +18,8 @@ func (c *consumer) receiveLoop(ctx context.Context, s *session) error {
 			break
 		}
 		ds, err := s.c.Receive(s.ctx, n, size)
-		if err == nil && c.p.AckOnReceive {
-			if err = c.ackAll(s, ds); err != nil {
+		if len(ds) > 0 && c.p.AckOnReceive {
+			if err := c.ackAll(s, ds); err != nil {
 				return err
 			}
 		}
