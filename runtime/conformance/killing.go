@@ -29,8 +29,10 @@ func killLoop(r *rig) {
 	}
 	publish()
 	workers := [2]*process{s.start(args[0]...), s.start(args[1]...)}
-	busy := 0
-	for range kills {
+	done, busy := 0, 0
+	// A worker may run dry between the look and the kill, so there are as many
+	// kills as it takes for most of them to count.
+	for ; done < kills || busy < kills*8/10 && done < 3*kills; done++ {
 		publish()
 		i, after := rand.IntN(2), 1+rand.IntN(40) //nolint:gosec // any will do
 		s.until("a worker is at work", func(t *traces) bool {
@@ -55,12 +57,12 @@ func killLoop(r *rig) {
 		p.kill()
 	}
 	s.finish(want)
-	require.Greater(r, busy, kills*8/10, "too few workers were killed at work")
+	require.GreaterOrEqual(r, busy, kills*8/10, "too few of %d workers were killed at work", done)
 	again := 0
 	for _, n := range s.traces().done {
 		again += n - 1
 	}
-	r.Logf("%d kills, %d with work in flight; %d messages, %d handled more than once", kills, busy, len(want), again)
+	r.Logf("%d kills, %d with work in flight; %d messages, %d handled more than once", done, busy, len(want), again)
 }
 
 // crashLoop: no number of crashes makes a message dead, or is taken for a
