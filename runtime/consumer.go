@@ -60,6 +60,7 @@ type consumer struct {
 	workers  int
 	idle     []*worker // the last to fall asleep is woken first
 	pool     map[*worker]struct{}
+	clock    clock
 	waking   bool          // one worker was woken and has not taken anything yet
 	hungry   bool          // the receiver waits for credit
 	fed      chan struct{} // tells it

@@ -56,7 +56,7 @@ const (
 	following              // without a lane: waits for an orphan that may be the same message
 )
 
-// item is one delivery while it is held.
+// item is one delivery while it is held. What every one uses comes first.
 type item struct {
 	d     *transport.Delivery
 	spell *spell
@@ -70,11 +70,11 @@ type item struct {
 	follower     *item // a redelivery of this orphan
 	leader       *item // the orphan this may be a redelivery of
 
-	attempts  int // failed so far
+	attempts  int         // failed so far
+	timer     *time.Timer // of parked
+	due       time.Time   // not to start before
 	first     time.Time
 	lastError string
-	due       time.Time   // not to start before
-	timer     *time.Timer // of parked
 }
 
 // list is a FIFO of items, linked through them.

@@ -176,7 +176,7 @@ func (c *consumer) observeAttempt(w *worker) {
 		if ctx == nil {
 			ctx = c.base
 		}
-		c.durations.Record(ctx, time.Since(c.epoch)-time.Duration(w.since.Load()))
+		c.durations.Record(ctx, time.Duration(c.sinceEpoch()-w.since.Load()))
 	}
 	w.since.Store(0)
 	if w.trace != nil {

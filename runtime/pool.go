@@ -139,7 +139,7 @@ func (c *consumer) retire(w *worker) {
 // take gives w its next item; false when w is to end: the consumer drains, or
 // there are more workers than needed. mu is held.
 func (c *consumer) take(w *worker) bool {
-	for !c.startsNothing() {
+	for slept := false; !c.startsNothing(); slept = true {
 		w.it = nil
 		if c.q.running < c.p.Concurrency {
 			w.it = c.q.take()
@@ -147,6 +147,11 @@ func (c *consumer) take(w *worker) bool {
 		if w.it != nil {
 			if !w.it.due.IsZero() && c.notDue(w.it) {
 				continue
+			}
+			if slept {
+				w.since.Store(c.sinceEpoch())
+			} else {
+				w.since.Store(c.begin())
 			}
 			c.wakeWorker()
 			return true

@@ -77,13 +77,14 @@ func (q *queue) spellOf(a *transport.Assignment, s *session) (sp *spell, begun b
 func (q *queue) admit(d *transport.Delivery, sp *spell, key string) *item {
 	it := q.free
 	if it != nil {
-		q.free = it.next
-		*it = item{}
+		q.free, it.next = it.next, nil
 	} else {
 		it = new(item)
 	}
 	it.d, it.spell, it.size = d, sp, d.Size()
-	it.attempts, it.first, it.lastError = d.Attempts, d.FirstFailure, d.LastError
+	if d.Attempts > 0 {
+		it.attempts, it.first, it.lastError = d.Attempts, d.FirstFailure, d.LastError
+	}
 	q.count++
 	q.bytes += it.size
 	sp.link(it)
@@ -249,6 +250,9 @@ func (q *queue) forgetSpell(sp *spell) {
 
 // recycle keeps an item that nobody refers to any more for the next admit.
 func (q *queue) recycle(it *item) {
+	if it.attempts > 0 {
+		*it = item{}
+	}
 	it.d, it.spell, it.lane = nil, nil, nil
 	it.next, q.free = q.free, it
 }

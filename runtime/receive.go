@@ -94,9 +94,9 @@ const stallAfter = 5 * time.Second
 func (c *consumer) findStalls() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Since(c.epoch)
+	now := c.sinceEpoch()
 	for w := range c.pool {
-		if since := w.since.Load(); since > 0 && w.it != nil && w.it.state == running && now-time.Duration(since) >= stallAfter {
+		if since := w.since.Load(); since > 0 && w.it != nil && w.it.state == running && time.Duration(now-since) >= stallAfter {
 			c.q.stall(w.it)
 		}
 	}
@@ -165,7 +165,9 @@ func (c *consumer) admit(s *session, ds []*transport.Delivery) (begun []*spell, 
 			key = keys[i]
 		}
 		it := c.q.admit(d, last, key)
-		it.due = d.NotBefore
+		if !d.NotBefore.IsZero() {
+			it.due = d.NotBefore
+		}
 	}
 	s.pulls++
 	c.wakeWorker()

@@ -35,7 +35,9 @@ func (r *result) slow() bool {
 // run makes one attempt. It survives a panic anywhere in the chain; a Goexit
 // ends the worker, which accounts for it.
 func (c *consumer) run(w *worker) {
-	w.since.Store(int64(time.Since(c.epoch)))
+	if c.durations != nil {
+		w.since.Store(c.sinceEpoch())
+	}
 	it := w.it
 	w.a = transport.NewAttempt(it.d, c.name, c.p.Group, it.attempts+1, it.first)
 	defer func() {
@@ -55,14 +57,7 @@ func (c *consumer) run(w *worker) {
 // settledByHand tells whether a handler called Ack or Nack, which changes
 // nothing here.
 func settledByHand(m *message.Message) bool {
-	for _, ch := range [...]<-chan struct{}{m.Acked(), m.Nacked()} {
-		select {
-		case <-ch:
-			return true
-		default:
-		}
-	}
-	return false
+	return m.Acked() != nil || m.Nacked() != nil // ours has no channels before that
 }
 
 // warnSettled tells once that Ack and Nack of a handler are without effect.

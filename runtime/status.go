@@ -131,10 +131,10 @@ func (c *consumer) snapshot() Status {
 	for i, n := range s.repeats {
 		s.Repeats[strings.ReplaceAll(stepNames[i], " ", "_")] = n
 	}
-	now := time.Since(c.epoch)
+	now := c.sinceEpoch()
 	for w := range c.pool {
 		if since := w.since.Load(); since > 0 {
-			s.Oldest = max(s.Oldest, now-time.Duration(since))
+			s.Oldest = max(s.Oldest, time.Duration(now-since))
 		}
 	}
 	s.Outcomes = make(map[string]int64, len(s.counts))

@@ -53,25 +53,14 @@ type topic struct {
 	turn  int // of the next message without a key
 }
 
-// partition is a log: msgs[i] has offset base+i.
+// partition is a log.
 type partition struct {
+	store
+
 	topic   *topic
 	number  int32
-	base    int64
-	msgs    []stored
 	cursors []*cursor // one for each group
 }
-
-type stored struct {
-	id       string
-	key      string
-	payload  []byte
-	headers  transport.Headers
-	enqueued time.Time
-	size     int64
-}
-
-func (p *partition) end() int64 { return p.base + int64(len(p.msgs)) }
 
 func (b *Broker) topic(name string) *topic {
 	t := b.topics[name]
@@ -126,32 +115,22 @@ func (b *Broker) cursors(topicName, groupName string) []*cursor {
 }
 
 // append takes a message in, or tells that there is no room.
-func (b *Broker) append(t *topic, m *message.Message, now time.Time) (*partition, int64, bool) {
+func (b *Broker) append(t *topic, m *message.Message, now time.Time) (*partition, bool) {
 	if t.held >= b.opts.MaxMessages {
 		for _, p := range t.parts {
 			p.trim(0)
 		}
 		if t.held >= b.opts.MaxMessages {
-			return nil, 0, false
+			return nil, false
 		}
 	}
-	s := stored{id: m.UUID, key: m.Metadata.Get(transport.KeyHeader), enqueued: now}
-	p := t.partition(s.key)
-	offset := p.end()
-	if s.id == "" && b.opts.Capabilities.StableCoordinates {
-		s.id = fmt.Sprintf("memory:%s:%s/%s/%d/%d", b.name, b.incarnation, t.name, p.number, offset)
+	p, id := t.partition(m.Metadata.Get(transport.KeyHeader)), m.UUID
+	if id == "" && b.opts.Capabilities.StableCoordinates {
+		id = fmt.Sprintf("memory:%s:%s/%s/%d/%d", b.name, b.incarnation, t.name, p.number, p.end())
 	}
-	if m.Payload != nil {
-		s.payload = append(make([]byte, 0, len(m.Payload)), m.Payload...)
-	}
-	s.headers = transport.HeadersOf(m.Metadata)
-	s.size = int64(len(s.payload) + len(s.id))
-	for _, h := range s.headers {
-		s.size += int64(len(h.Name) + len(h.Value))
-	}
-	p.msgs = append(p.msgs, s)
+	p.append(id, m, now)
 	t.held++
-	return p, offset, true
+	return p, true
 }
 
 func (t *topic) partition(key string) *partition {
@@ -179,13 +158,13 @@ func (p *partition) trim(keep int) {
 	if n <= 0 {
 		return
 	}
-	clear(p.msgs[:n])
-	p.msgs = p.msgs[n:]
 	for _, c := range p.cursors {
 		k := min(n, len(c.slots))
-		clear(c.slots[:k])
 		c.slots = c.slots[k:]
+		for offset := p.base; len(c.failures) > 0 && offset < p.base+int64(n); offset++ {
+			delete(c.failures, offset)
+		}
 	}
-	p.base += int64(n)
+	p.drop(n)
 	p.topic.held -= n
 }

@@ -37,10 +37,10 @@ type handed struct {
 	ref ref
 }
 
-// slab is how many deliveries of small messages share an allocation: one that
-// stays on keeps the others alive.
+// slab is how many deliveries of small messages share an allocation: as many
+// as fit into a size that the allocator has.
 const (
-	slab  = 32
+	slab  = 30
 	small = 4 << 10
 )
 
@@ -171,7 +171,7 @@ func (c *consumer) Settle(ctx context.Context, batch []transport.Settlement) err
 			return err
 		}
 	}
-	if err := c.b.settle(batch); err != nil || !f.after() {
+	if err := c.b.settle(c, batch); err != nil || !f.after() {
 		return err
 	}
 	return f.strike(ctx)

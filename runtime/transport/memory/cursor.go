@@ -26,16 +26,18 @@ type cursor struct {
 	window *transport.Window // of log mode
 	added  int64             // offsets below are in the window, or settled before it
 
+	failures map[int64]failure // by offset
+
 	spells []*spell // at most one, unless members share
+	begun  uint32   // spells so far
 }
 
-// slot is what a group knows of one message.
+// slot is what a group knows of one message. Like [record], it has no pointers.
 type slot struct {
-	state   state
-	side    bool   // delayed once: out of the log's window
-	times   uint32 // handed out
-	holder  *spell
-	failure *failure
+	state  state
+	side   bool   // delayed once: out of the log's window
+	times  uint32 // handed out
+	holder uint32 // number of the spell that has it
 }
 
 type state uint8
@@ -56,7 +58,7 @@ type failure struct {
 }
 
 func newCursor(g *group, p *partition, start transport.Start, log bool) *cursor {
-	c := &cursor{group: g, part: p, start: p.base}
+	c := &cursor{group: g, part: p, start: p.base, failures: map[int64]failure{}}
 	if start == transport.StartLatest {
 		c.start = p.end()
 	}
@@ -70,7 +72,7 @@ func newCursor(g *group, p *partition, start transport.Start, log bool) *cursor 
 func (c *cursor) slot(offset int64) *slot {
 	i := int(offset - c.part.base)
 	if n := i + 1 - len(c.slots); n > 0 {
-		c.slots = slices.Grow(c.slots, max(n, len(c.part.msgs)-len(c.slots)))
+		c.slots = slices.Grow(c.slots, max(n, len(c.part.records)-len(c.slots)))
 		c.slots = c.slots[:i+1]
 	}
 	return &c.slots[i]
@@ -125,7 +127,7 @@ func (c *cursor) take(offset int64, by *spell) *slot {
 		c.window.Add(offset)
 		c.added = offset + 1
 	}
-	s.state, s.holder = held, by
+	s.state, s.holder = held, by.number
 	s.times++
 	c.held++
 	by.held++
@@ -134,9 +136,12 @@ func (c *cursor) take(offset int64, by *spell) *slot {
 
 // drop ends a spell's hold on a message.
 func (c *cursor) drop(s *slot, to state) {
-	s.state = to
-	s.holder.held--
-	s.holder = nil
+	for _, by := range c.spells {
+		if by.number == s.holder {
+			by.held--
+		}
+	}
+	s.state, s.holder = to, 0
 	c.held--
 }
 
@@ -175,7 +180,7 @@ func (c *cursor) done(offset int64, s *slot) {
 func (c *cursor) giveBack(by *spell, clean bool) {
 	for offset := c.floor; offset < c.part.base+int64(len(c.slots)); offset++ {
 		s := c.slot(offset)
-		if s.state == held && s.holder == by {
+		if s.state == held && s.holder == by.number {
 			c.release(offset, s)
 		}
 	}
@@ -204,6 +209,8 @@ func (c *cursor) giveBack(by *spell, clean bool) {
 
 // begin starts a spell.
 func (c *cursor) begin(s *spell, span int) {
+	c.begun++
+	s.number = c.begun
 	c.spells = append(c.spells, s)
 	if c.window != nil {
 		c.window = transport.NewWindow(c.next, span)

@@ -24,6 +24,7 @@ type group struct {
 // to the cursor and the cursor to its next owner.
 type spell struct {
 	cursor   *cursor
+	number   uint32 // of the cursor's spells, from 1
 	consumer *consumer
 	a        *transport.Assignment
 	heir     *consumer // the member it is to move to, while leaving

@@ -48,9 +48,12 @@ func (b *Broker) observe(kind EventKind, c *cursor, offset int64, id string, v t
 	}
 }
 
-func (b *Broker) observePublished(p *partition, offset int64) {
+// observePublished tells of the last message of p.
+func (b *Broker) observePublished(p *partition) {
 	for _, fn := range b.observers {
-		(*fn)(Event{Kind: Published, Topic: p.topic.name, Partition: p.number, Offset: offset, ID: p.msgs[offset-p.base].id})
+		offset := p.end() - 1
+		id, _ := p.id(p.at(offset))
+		(*fn)(Event{Kind: Published, Topic: p.topic.name, Partition: p.number, Offset: offset, ID: id})
 	}
 }
 
@@ -65,10 +68,12 @@ func (b *Broker) Messages(topicName string) []*message.Message {
 	}
 	out := make([]*message.Message, 0, t.held)
 	for _, p := range t.parts {
-		for _, s := range p.msgs {
-			out = append(out, &message.Message{
-				UUID: s.id, Payload: slices.Clone(s.payload), Metadata: s.headers.Map(),
-			})
+		for i := range p.records {
+			r := &p.records[i]
+			id, text := p.id(r)
+			hs := make(transport.Headers, r.headers)
+			headers(hs, text)
+			out = append(out, &message.Message{UUID: id, Payload: slices.Clone(p.payload(r)), Metadata: hs.Map()})
 		}
 	}
 	return out
@@ -83,7 +88,8 @@ func (b *Broker) Handed(topicName, groupName string) map[string]int {
 	for _, c := range b.cursors(topicName, groupName) {
 		for i, s := range c.slots {
 			if s.times > 0 {
-				n[c.part.msgs[i].id] += int(s.times)
+				id, _ := c.part.id(&c.part.records[i])
+				n[id] += int(s.times)
 			}
 		}
 	}

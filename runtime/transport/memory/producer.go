@@ -57,7 +57,7 @@ func (b *Broker) publish(topicName string, msgs []*message.Message, f *fault) []
 			failed = append(failed, transport.PublishFailure{Index: i, Err: f.Err, Permanent: f.Permanent})
 			continue
 		}
-		part, offset, ok := b.append(t, m, now)
+		part, ok := b.append(t, m, now)
 		if !ok {
 			failed = append(failed, transport.PublishFailure{Index: i, Err: ErrFull})
 			continue
@@ -65,7 +65,7 @@ func (b *Broker) publish(topicName string, msgs []*message.Message, f *fault) []
 		for _, c := range part.cursors {
 			c.wake()
 		}
-		b.observePublished(part, offset)
+		b.observePublished(part)
 	}
 	return failed
 }

@@ -9,7 +9,7 @@ import (
 
 // settle tells what became of deliveries. What a spell that is over held, and
 // what was settled before, changes nothing.
-func (b *Broker) settle(batch []transport.Settlement) error {
+func (b *Broker) settle(c *consumer, batch []transport.Settlement) error {
 	b.mu.Lock()
 	var drained []*spell
 	var err error
@@ -27,6 +27,9 @@ func (b *Broker) settle(batch []transport.Settlement) error {
 			s.over = true
 			drained = append(drained, s)
 		}
+	}
+	for _, s := range c.spells {
+		s.cursor.part.trim(b.opts.Retain)
 	}
 	b.mu.Unlock()
 	b.end(drained, true)
@@ -46,13 +49,12 @@ func (b *Broker) settleOne(r *ref, st *transport.Settlement) error {
 	switch st.Verdict {
 	case transport.Ack:
 		cur.ack(r.offset, s)
-		cur.part.trim(b.opts.Retain)
 	case transport.Delay:
 		if !b.opts.Capabilities.DurableDelay {
 			return fmt.Errorf("delay %s: %w", st.Delivery.Coordinates(), transport.ErrUnsupported)
 		}
 		if keeping != transport.KeepProcess {
-			s.note(st, time.Time{})
+			cur.note(r.offset, st, time.Time{})
 		}
 		cur.delay(r.offset, s, time.Now().Add(st.After))
 		cur.wake()
@@ -61,7 +63,7 @@ func (b *Broker) settleOne(r *ref, st *transport.Settlement) error {
 		cur.wake()
 	case transport.Record:
 		if keeping == transport.KeepDurable {
-			s.note(st, time.Now().Add(st.After))
+			cur.note(r.offset, st, time.Now().Add(st.After))
 		}
 	default:
 		return fmt.Errorf("settle %s: verdict %q is not known", st.Delivery.Coordinates(), st.Verdict)
@@ -70,6 +72,6 @@ func (b *Broker) settleOne(r *ref, st *transport.Settlement) error {
 	return nil
 }
 
-func (s *slot) note(st *transport.Settlement, notBefore time.Time) {
-	s.failure = &failure{attempts: st.Attempts, first: st.FirstFailure, class: st.LastError, notBefore: notBefore}
+func (c *cursor) note(offset int64, st *transport.Settlement, notBefore time.Time) {
+	c.failures[offset] = failure{attempts: st.Attempts, first: st.FirstFailure, class: st.LastError, notBefore: notBefore}
 }

@@ -145,7 +145,7 @@ func (t *Transport) Depth(ctx context.Context, topicName, groupName string) (tra
 		d.Held += int64(c.held)
 		d.Ready += c.part.end() - c.start - c.settled - int64(c.held) - int64(len(c.delayed))
 		if c.floor < c.part.end() {
-			if at := c.part.msgs[c.floor-c.part.base].enqueued; d.Oldest.IsZero() || at.Before(d.Oldest) {
+			if at := time.Unix(0, c.part.at(c.floor).enqueued); d.Oldest.IsZero() || at.Before(d.Oldest) {
 				d.Oldest = at
 			}
 		}
