@@ -1,5 +1,6 @@
-# Needs Go, gcc (for the race detector), make and bash. `make download` fetches
-# everything that comes from the network; after it, all targets work offline.
+# Needs Go, gcc (for the race detector), make and bash; for brokers, what
+# scripts/brokers needs. `make download` fetches everything that comes from the
+# network; after it, all targets work offline.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -11,6 +12,7 @@ MODULES := . benchmarks
 PARTS := build vet lint tidy files unit suites bench-once
 FUZZTIME ?= 10s
 SUITES := runtime examples
+BROKERS := kafka rabbitmq postgres mariadb
 SOAK_ROUNDS ?= 10
 
 # The linter is the one in PATH if it has this version, else one built here.
@@ -26,15 +28,23 @@ skipped = echo "$(1)" >>"$${SKIPS:-/dev/null}"; echo "$(1) SKIPPED: it needs the
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
+# Brokers whose LEAT_TEST_ variable is set are used as they are, the others are
+# started for this run. Where they cannot be, their tests are skipped; where CI is
+# set, that is a failure.
 .PHONY: test
-test: ## everything that CI checks, part by part, with the time of each
-	@times=; began=$$SECONDS; export SKIPS=$$(mktemp); trap 'rm -f "$$SKIPS"' EXIT; \
+test: ## everything that CI checks, with brokers of its own; part by part, with the time of each
+	@export SKIPS=$$(mktemp); trap 'rm -f "$$SKIPS"' EXIT; echo "=== brokers"; \
+	BEGAN=$$EPOCHSECONDS scripts/brokers run $(BROKERS) -- $(MAKE) parts
+
+.PHONY: parts
+parts:
+	@began=$${BEGAN:-$$EPOCHSECONDS}; times=" brokers=$$((EPOCHSECONDS - began))s"; \
 	for part in $(PARTS); do \
 		echo "=== $$part"; at=$$SECONDS; \
 		$(MAKE) $$part || { echo "=== $$part FAILED after $$((SECONDS - at))s" >&2; exit 1; }; \
 		times+=" $$part=$$((SECONDS - at))s"; \
 	done; \
-	echo "=== passed in $$((SECONDS - began))s:$$times$$(sed 's/^/, SKIPPED: /' "$$SKIPS" | tr -d '\n')"
+	echo "=== passed in $$((EPOCHSECONDS - began))s:$$times$$(sed 's/^/, SKIPPED: /' "$${SKIPS:-/dev/null}" | tr -d '\n')"
 
 .PHONY: build
 build: ## build every package of every module
@@ -99,7 +109,7 @@ bench: ## measure against peers: medians and ratios (LEAT_BENCH_ROUNDS, LEAT_BEN
 
 .PHONY: soak
 soak: ## the tests that stop and kill processes and the suites, at length, SOAK_ROUNDS (10) times
-	@LEAT_SOAK=1 $(GO) test -count=$(SOAK_ROUNDS) -timeout 0 -v -run 'Term|Kill|Crash|Start|Conformance' \
+	@LEAT_SOAK=1 scripts/brokers run $(BROKERS) -- $(GO) test -count=$(SOAK_ROUNDS) -timeout 0 -v -run 'Term|Kill|Crash|Start|Conformance' \
 		./runtime/worker ./runtime/conformance ./runtime/transport/... ./internal/sqldb
 
 .PHONY: fuzz
@@ -112,3 +122,4 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 download: ## fetch everything that comes from the network
 	@for m in $(MODULES); do (cd $$m && $(GO) mod download && $(GO) mod tidy -diff); done
 	@test -x "$(LINT)" || $(MAKE) linter
+	@scripts/brokers install $(BROKERS) || { echo "brokers cannot be installed here: their tests will be skipped" >&2; test -z "$${CI:-}"; }

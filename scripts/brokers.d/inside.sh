@@ -26,7 +26,13 @@ fi
 mount --bind "$root" "$root"
 mount -o remount,bind,ro "$root"
 mount -t proc proc "$root/proc"
-mount --bind /dev "$root/dev"
+# Devices of its own: those of the machine may not be open to the broker's user.
+mount -t tmpfs -o mode=755 tmpfs "$root/dev"
+for device in null:3 zero:5 full:7 random:8 urandom:9; do
+	mknod -m 666 "$root/dev/${device%:*}" c 1 "${device#*:}"
+done
+ln -s /proc/self/fd "$root/dev/fd"
+mkdir "$root/dev/shm"
 for folder in dev/shm run tmp; do
 	mount -t tmpfs -o mode=1777 tmpfs "$root/$folder"
 done
