@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
-	"strings"
 )
 
 // Migration is one step of the schema.
@@ -19,49 +17,42 @@ type Migration struct {
 }
 
 // Pending lists the migrations that [Open] would apply. It changes nothing:
-// for a file that is not there, that is all of them.
-func Pending(ctx context.Context, o Options) ([]Migration, error) {
-	var pending []Migration
-	err := inspect(ctx, o, func(db *sql.DB, file string) error {
-		p, err := provider(db)
-		if err != nil {
+// for a file that is not there, and a schema that is not, that is all of them.
+func Pending(ctx context.Context, o Options) (pending []Migration, err error) {
+	if o.Dialect.Server() {
+		err = inspectServer(ctx, o, func(s *shared) error {
+			pending, err = s.schema(s.writer).pending(ctx)
 			return err
+		})
+		return pending, err
+	}
+	err = inspectFile(ctx, o, func(db *sql.DB, file string) error {
+		m := fileSchema(db, file)
+		if file == "" {
+			m.version = func(context.Context, *sql.DB, string) (int64, error) { return 0, nil }
 		}
-		have := int64(0)
-		if file != "" {
-			if err := newer(ctx, p, db, file); err != nil {
-				return err
-			}
-			if have, err = version(ctx, db); err != nil {
-				return err
-			}
-		}
-		for _, source := range p.ListSources() {
-			if source.Version <= have {
-				continue
-			}
-			text, err := migrations.ReadFile(path.Join("migrations/sqlite", path.Base(source.Path)))
-			if err != nil {
-				return fmt.Errorf("migration %s: %w", source.Path, err)
-			}
-			_, up, _ := strings.Cut(string(text), "-- +goose Up\n")
-			up, _, _ = strings.Cut(up, "-- +goose Down")
-			pending = append(pending, Migration{source.Version, path.Base(source.Path), strings.TrimSpace(up)})
-		}
-		return nil
+		pending, err = m.pending(ctx)
+		return err
 	})
 	return pending, err
 }
 
-// maxComplaints bounds what Check has to say.
+// maxComplaints bounds what SQLite has to say.
 const maxComplaints = 20
 
-// Check has SQLite look through the whole file, and says what is wrong with
-// it: nothing, for one that is not there. It changes nothing, and others can
-// use the file meanwhile.
-func Check(ctx context.Context, o Options) ([]string, error) {
-	var complaints []string
-	err := inspect(ctx, o, func(db *sql.DB, file string) error {
+// Check looks through the database, and says what is wrong with it: nothing,
+// for one that is not there. It changes nothing, and others can use the database
+// meanwhile. PostgreSQL has no word for its rows: there it is tables, columns and
+// rights alone.
+func Check(ctx context.Context, o Options) (complaints []string, err error) {
+	if o.Dialect.Server() {
+		err = inspectServer(ctx, o, func(s *shared) error {
+			complaints, err = s.complaints(ctx)
+			return err
+		})
+		return complaints, err
+	}
+	err = inspectFile(ctx, o, func(db *sql.DB, file string) error {
 		if file == "" {
 			return nil
 		}
@@ -85,9 +76,70 @@ func Check(ctx context.Context, o Options) ([]string, error) {
 	return complaints, err
 }
 
-// inspect gives fn the file, opened so that nothing in it changes, and its
+// complaints are what a server has to say.
+func (s *shared) complaints(ctx context.Context) ([]string, error) {
+	have, err := s.version(ctx, s.writer, s.Table(schemaTable))
+	if err != nil || have == 0 {
+		return nil, err
+	}
+	complaints, err := s.missing(ctx)
+	if err != nil || complaints != nil || s.target.dialect == Postgres {
+		return complaints, err
+	}
+	all, err := tables(s.target.dialect)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range all {
+		said, err := s.checkTable(ctx, t.name)
+		if err != nil {
+			return nil, err
+		}
+		complaints = append(complaints, said...)
+	}
+	return complaints, nil
+}
+
+// checkTable has MySQL look through a table.
+func (s *shared) checkTable(ctx context.Context, name string) (complaints []string, err error) {
+	db := s.migrator() // it may take its time
+	defer closeDB(db, &err)
+	rows, err := db.QueryContext(ctx, "CHECK TABLE "+s.Table(name))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var table, op, kind, text string
+		if err := rows.Scan(&table, &op, &kind, &text); err != nil {
+			return nil, err
+		}
+		if kind == "error" || kind == "warning" {
+			complaints = append(complaints, table+": "+text)
+		}
+	}
+	return complaints, rows.Err()
+}
+
+// inspectServer gives fn a server that is connected to, whatever its schema is.
+func inspectServer(ctx context.Context, o Options, fn func(*shared) error) error {
+	t, err := o.target()
+	if err != nil {
+		return err
+	}
+	s := databases.acquire(t)
+	err = s.opened(ctx, func() error {
+		if err := s.connect(ctx); err != nil {
+			return err
+		}
+		return fn(s)
+	})
+	return errors.Join(s.explain(err), databases.drop(s))
+}
+
+// inspectFile gives fn the file, opened so that nothing in it changes, and its
 // path: an empty one, and an empty database, where there is no file.
-func inspect(ctx context.Context, o Options, fn func(db *sql.DB, file string) error) (err error) {
+func inspectFile(ctx context.Context, o Options, fn func(db *sql.DB, file string) error) (err error) {
 	file, err := o.check()
 	if err != nil {
 		return err

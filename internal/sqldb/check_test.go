@@ -41,7 +41,7 @@ func TestPendingOfEachState(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, complaints)
 
-	runIn(t, db, "INSERT INTO leat_schema (version_id, is_applied) VALUES (99, 1)")
+	runIn(t, db, "INSERT INTO leat_schema (version_id, is_applied) VALUES (2099, 1)")
 	_, err = sqldb.Pending(t.Context(), sqldb.Options{Path: path})
 	require.ErrorContains(t, err, "newer than the 1 this program knows")
 	require.True(t, sqldb.Unusable(err))

@@ -103,11 +103,11 @@ func TestOpenRefusesNewerSchema(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.db")
 	db := openAt(t, path)
-	runIn(t, db, "INSERT INTO leat_schema (version_id, is_applied) VALUES (99, 1)")
+	runIn(t, db, "INSERT INTO leat_schema (version_id, is_applied) VALUES (2099, 1)")
 	require.NoError(t, db.Close())
 	for _, verify := range []bool{false, true} {
 		_, err := sqldb.Open(t.Context(), sqldb.Options{Path: path, Verify: verify})
-		require.ErrorContains(t, err, "has schema version 99, newer than the 1 this program knows")
+		require.ErrorContains(t, err, "has schema version 2099, newer than the 1 this program knows")
 		require.True(t, sqldb.Unusable(err))
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -17,8 +19,8 @@ func newSignals() *signals {
 	return &signals{subs: map[string]map[chan struct{}]struct{}{}}
 }
 
-// Wake wakes all who subscribed to name, in this process. It does not block.
-func (s *signals) Wake(name string) {
+// wake wakes all who subscribed to name, in this process. It does not block.
+func (s *signals) wake(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for ch := range s.subs[name] {
@@ -26,6 +28,16 @@ func (s *signals) Wake(name string) {
 		case ch <- struct{}{}:
 		default:
 		}
+	}
+}
+
+// wakeAll is for when it is not known what was missed.
+func (s *signals) wakeAll() {
+	s.mu.Lock()
+	names := slices.Collect(maps.Keys(s.subs))
+	s.mu.Unlock()
+	for _, name := range names {
+		s.wake(name)
 	}
 }
 
@@ -60,8 +72,8 @@ type changes struct {
 	conn   *sql.Conn
 }
 
-// Version is a number that differs from an earlier one if anybody committed
-// in between. It costs a few microseconds and no disk access.
+// Version, of SQLite, is a number that differs from an earlier one if anybody
+// committed in between. It costs a few microseconds and no disk access.
 func (c *changes) Version(ctx context.Context) (int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,8 +21,63 @@ func newStatements() *statements {
 	return &statements{reads: map[string]*sql.Stmt{}, writes: map[string]*sql.Stmt{}}
 }
 
-// Read gives a prepared statement of d.Reader.
-func (d *DB) Read(ctx context.Context, query string) (*sql.Stmt, error) {
+// Exec runs a statement in a transaction of [DB.InTx].
+func (d *DB) Exec(ctx context.Context, tx *sql.Tx, query string, args ...any) (sql.Result, error) {
+	if d.Dialect != SQLite {
+		return tx.ExecContext(ctx, d.SQL(query), args...)
+	}
+	st, err := d.Write(ctx, tx, query) //nolint:sqlclosecheck // it outlives the transaction
+	if err != nil {
+		return nil, err
+	}
+	return st.ExecContext(ctx, args...)
+}
+
+// Query reads in a transaction of [DB.InTx], or outside of any where tx is nil.
+func (d *DB) Query(ctx context.Context, tx *sql.Tx, query string, args ...any) (*sql.Rows, error) {
+	switch {
+	case d.Dialect == SQLite:
+		st, err := d.reading(ctx, tx, query) //nolint:sqlclosecheck // it outlives the transaction
+		if err != nil {
+			return nil, err
+		}
+		return st.QueryContext(ctx, args...)
+	case tx == nil:
+		return d.Reader.QueryContext(ctx, d.SQL(query), args...)
+	default:
+		return tx.QueryContext(ctx, d.SQL(query), args...)
+	}
+}
+
+// QueryRow is [DB.Query] for one row: [sql.ErrNoRows] where there is none.
+func (d *DB) QueryRow(ctx context.Context, tx *sql.Tx, query string, args []any, dest ...any) error {
+	rows, err := d.Query(ctx, tx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		return sql.ErrNoRows
+	}
+	if err := rows.Scan(dest...); err != nil {
+		return err
+	}
+	return rows.Close()
+}
+
+// reading gives a prepared statement of SQLite.
+func (d *DB) reading(ctx context.Context, tx *sql.Tx, query string) (*sql.Stmt, error) {
+	if tx == nil {
+		return d.read(ctx, query)
+	}
+	return d.Write(ctx, tx, query)
+}
+
+// read gives a prepared statement of d.Reader, of SQLite.
+func (d *DB) read(ctx context.Context, query string) (*sql.Stmt, error) {
 	s := d.statements
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +92,7 @@ func (d *DB) Read(ctx context.Context, query string) (*sql.Stmt, error) {
 	return st, nil
 }
 
-// Write gives a prepared statement within a transaction of [DB.InTx].
+// Write gives a prepared statement within a transaction of [DB.InTx], of SQLite.
 func (d *DB) Write(ctx context.Context, tx *sql.Tx, query string) (*sql.Stmt, error) {
 	s := d.statements
 	s.mu.Lock()

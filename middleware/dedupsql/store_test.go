@@ -3,9 +3,10 @@ package dedupsql_test
 import (
 	"context"
 	"database/sql"
-	"path/filepath"
+	"fmt"
 	"strconv"
-	"sync"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leat-io/leat/internal/sqldb"
+	"github.com/leat-io/leat/internal/sqldb/sqldbtest"
 	"github.com/leat-io/leat/middleware"
 	"github.com/leat-io/leat/middleware/dedupsql"
 	"github.com/leat-io/leat/middleware/internal/deduptest"
@@ -21,14 +23,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func openDB(tb testing.TB, path string) *sqldb.DB {
-	tb.Helper()
-	db, err := sqldb.Open(context.Background(), sqldb.Options{Path: path})
-	require.NoError(tb, err)
-	tb.Cleanup(func() { require.NoError(tb, db.Close()) })
-	return db
-}
-
 func open(tb testing.TB, db *sqldb.DB, instance transport.Instance) *dedupsql.Store {
 	tb.Helper()
 	s := dedupsql.New(db, instance)
@@ -36,23 +30,33 @@ func open(tb testing.TB, db *sqldb.DB, instance transport.Instance) *dedupsql.St
 	return s
 }
 
-func newDB(tb testing.TB) *sqldb.DB {
-	tb.Helper()
-	return openDB(tb, filepath.Join(tb.TempDir(), "dedup.db"))
+// onEach runs a test on each kind of database.
+func onEach(t *testing.T, test func(t *testing.T, db *sqldb.DB)) {
+	t.Helper()
+	sqldbtest.Each(t, func(t *testing.T, o sqldb.Options) {
+		t.Helper()
+		test(t, sqldbtest.Open(t, o))
+	})
+}
+
+// exec runs a statement that everybody sees at once.
+func exec(t *testing.T, db *sqldb.DB, query string, args ...any) {
+	t.Helper()
+	require.NoError(t, db.InTx(t.Context(), func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(t.Context(), db.SQL(query), args...)
+		return err
+	}))
 }
 
 // pass lets time go by for all rows: the clock is the database's.
 func pass(t *testing.T, db *sqldb.DB, d time.Duration) {
 	t.Helper()
-	require.NoError(t, db.InTx(t.Context(), func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(t.Context(), "UPDATE leat_dedup SET until = until - ?", d.Microseconds())
-		return err
-	}))
+	exec(t, db, "UPDATE leat_dedup SET until = until - ?", d.Microseconds())
 }
 
 func rows(t *testing.T, db *sqldb.DB) (n int) {
 	t.Helper()
-	require.NoError(t, db.Reader.QueryRowContext(t.Context(), "SELECT count(*) FROM leat_dedup").Scan(&n))
+	require.NoError(t, db.QueryRow(t.Context(), nil, "SELECT count(*) FROM leat_dedup", nil, &n))
 	return n
 }
 
@@ -61,9 +65,10 @@ func TestStore(t *testing.T) {
 	for _, c := range deduptest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			db := newDB(t)
-			s := open(t, db, transport.Instance{})
-			c.Run(t, s, func(d time.Duration) { pass(t, db, d) })
+			onEach(t, func(t *testing.T, db *sqldb.DB) {
+				t.Helper()
+				c.Run(t, open(t, db, transport.Instance{}), func(d time.Duration) { pass(t, db, d) })
+			})
 		})
 	}
 }
@@ -75,92 +80,89 @@ func claim(t *testing.T, s *dedupsql.Store, key string) middleware.DedupState {
 	return state
 }
 
+// held is what was claimed of a key.
+func held(key string, token int64) middleware.DedupClaim {
+	return middleware.DedupClaim{DedupKey: middleware.DedupKey{Key: key}, Token: token}
+}
+
 func TestInstanceTakesItsOwnClaimsBack(t *testing.T) {
 	t.Parallel()
-	db := newDB(t)
-	set := func(id string) transport.Instance { return transport.Instance{ID: id, Set: true} }
-	before := open(t, db, set("w1"))
-	token := claim(t, before, "a").Token
-	require.Equal(t, middleware.DedupHeld, claim(t, before, "a").Status, "but not from itself")
-	done := claim(t, before, "done")
-	require.NoError(t, before.Done(t.Context(), middleware.DedupClaim{DedupKey: middleware.DedupKey{Key: "done"}, Token: done.Token}, time.Hour))
+	onEach(t, func(t *testing.T, db *sqldb.DB) {
+		t.Helper()
+		set := func(id string) transport.Instance { return transport.Instance{ID: id, Set: true} }
+		before := open(t, db, set("w1"))
+		token := claim(t, before, "a").Token
+		require.Equal(t, middleware.DedupHeld, claim(t, before, "a").Status, "but not from itself")
+		done := claim(t, before, "done")
+		require.NoError(t, before.Done(t.Context(), held("done", done.Token), time.Hour))
 
-	for _, other := range []transport.Instance{set("w2"), set("1"), set(""), {}, {ID: "w1"}} {
-		require.Equal(t, middleware.DedupHeld, claim(t, open(t, db, other), "a").Status, "%v", other)
-	}
-	after := open(t, db, set("w1"))
-	state := claim(t, after, "a")
-	require.Equal(t, middleware.DedupFresh, state.Status)
-	require.Greater(t, state.Token, token)
-	require.Equal(t, middleware.DedupDone, claim(t, after, "done").Status)
-	require.ErrorIs(t, before.Done(t.Context(), middleware.DedupClaim{DedupKey: middleware.DedupKey{Key: "a"}, Token: token}, time.Hour), middleware.ErrLost)
+		for _, other := range []transport.Instance{set("w2"), set("1"), set(""), {}, {ID: "w1"}} {
+			require.Equal(t, middleware.DedupHeld, claim(t, open(t, db, other), "a").Status, "%v", other)
+		}
+		after := open(t, db, set("w1"))
+		state := claim(t, after, "a")
+		require.Equal(t, middleware.DedupFresh, state.Status)
+		require.Greater(t, state.Token, token)
+		require.Equal(t, middleware.DedupDone, claim(t, after, "done").Status)
+		require.ErrorIs(t, before.Done(t.Context(), held("a", token), time.Hour), middleware.ErrLost)
+	})
 }
 
 func TestClaimsOfAnUnnamedInstanceAreNobodysOwn(t *testing.T) {
 	t.Parallel()
-	db := newDB(t)
-	claim(t, open(t, db, transport.Instance{ID: "host-1"}), "a")
-	for _, other := range []transport.Instance{{ID: "host-1"}, {ID: "host-1", Set: true}, {}, {Set: true}} {
-		require.Equal(t, middleware.DedupHeld, claim(t, open(t, db, other), "a").Status, "%v", other)
-	}
+	onEach(t, func(t *testing.T, db *sqldb.DB) {
+		t.Helper()
+		claim(t, open(t, db, transport.Instance{ID: "host-1"}), "a")
+		for _, other := range []transport.Instance{{ID: "host-1"}, {ID: "host-1", Set: true}, {}, {Set: true}} {
+			require.Equal(t, middleware.DedupHeld, claim(t, open(t, db, other), "a").Status, "%v", other)
+		}
+	})
 }
 
 // expire leaves n rows that are past their time.
 func expire(t *testing.T, db *sqldb.DB, n int) {
 	t.Helper()
-	require.NoError(t, db.InTx(t.Context(), func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(t.Context(), `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
-			INSERT INTO leat_dedup (scope, key, token, done, until) SELECT 'old', i, 1, 1, i FROM n`, n)
-		return err
-	}))
+	for from := 1; from <= n; from += 500 {
+		var values []string
+		for i := from; i < from+500 && i <= n; i++ {
+			values = append(values, fmt.Sprintf("('old', '%d', 1, 1, %d)", i, i))
+		}
+		exec(t, db, `INSERT INTO leat_dedup (scope, "key", token, done, until) VALUES `+strings.Join(values, ", "))
+	}
 }
 
 func TestSweepIsBoundedAndGoesOnWhileThereIsMore(t *testing.T) {
 	t.Parallel()
-	db := newDB(t)
-	expire(t, db, 2500)
-	s := open(t, db, transport.Instance{})
-	for i, want := range []int{1501, 502, 3, 4} {
-		claim(t, s, strconv.Itoa(i))
-		require.Equal(t, want, rows(t, db))
-	}
+	onEach(t, func(t *testing.T, db *sqldb.DB) {
+		t.Helper()
+		expire(t, db, 2500)
+		s := open(t, db, transport.Instance{})
+		for i, want := range []int{1501, 502, 3, 4} {
+			claim(t, s, strconv.Itoa(i))
+			require.Equal(t, want, rows(t, db))
+		}
+	})
 }
 
 func TestSweepKeepsUpWithWhatComes(t *testing.T) {
 	t.Parallel()
-	db := newDB(t)
-	s := open(t, db, transport.Instance{})
-	c := middleware.DedupClaim{DedupKey: middleware.DedupKey{Key: "a"}, Token: claim(t, s, "a").Token}
-	expire(t, db, 100)
-	for range 499 {
+	onEach(t, func(t *testing.T, db *sqldb.DB) {
+		t.Helper()
+		s := open(t, db, transport.Instance{})
+		c := held("a", claim(t, s, "a").Token)
+		expire(t, db, 100)
+		for range 499 {
+			require.NoError(t, s.Done(t.Context(), c, time.Hour))
+		}
+		require.Equal(t, 101, rows(t, db), "not for every commit")
 		require.NoError(t, s.Done(t.Context(), c, time.Hour))
-	}
-	require.Equal(t, 101, rows(t, db), "not for every commit")
-	require.NoError(t, s.Done(t.Context(), c, time.Hour))
-	require.Equal(t, 1, rows(t, db))
-}
-
-func TestClaimGivenUpIsGivenBack(t *testing.T) {
-	t.Parallel()
-	db := newDB(t)
-	s := open(t, db, transport.Instance{})
-	tx, err := db.Writer.BeginTx(t.Context(), nil) // so that the claim has to wait
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	given := make(chan error, 1)
-	go func() {
-		_, err := s.Claim(ctx, middleware.DedupKey{Key: "a"}, time.Hour)
-		given <- err
-	}()
-	cancel()
-	require.ErrorIs(t, <-given, context.Canceled)
-	require.NoError(t, tx.Rollback())
-	require.Eventually(t, func() bool { return claim(t, s, "a").Status == middleware.DedupFresh }, 10*time.Second, time.Millisecond)
+		require.Equal(t, 1, rows(t, db))
+	})
 }
 
 func TestClosedStoreRefuses(t *testing.T) {
 	t.Parallel()
-	s := open(t, newDB(t), transport.Instance{})
+	s := open(t, sqldbtest.Open(t, sqldbtest.File(t)), transport.Instance{})
 	require.NoError(t, s.Close())
 	_, err := s.Claim(t.Context(), middleware.DedupKey{Key: "a"}, time.Hour)
 	require.ErrorIs(t, err, transport.ErrClosed)
@@ -168,53 +170,37 @@ func TestClosedStoreRefuses(t *testing.T) {
 
 func TestBrokenDatabaseFailsTheCall(t *testing.T) {
 	t.Parallel()
-	db := newDB(t)
-	s := open(t, db, transport.Instance{})
-	require.NoError(t, db.InTx(t.Context(), func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(t.Context(), "DROP TABLE leat_dedup")
-		return err
-	}))
-	_, err := s.Claim(t.Context(), middleware.DedupKey{Key: "a"}, time.Hour)
-	require.ErrorContains(t, err, "dedup.db")
+	onEach(t, func(t *testing.T, db *sqldb.DB) {
+		t.Helper()
+		s := open(t, db, transport.Instance{})
+		token := claim(t, s, "a").Token
+		exec(t, db, "DROP TABLE leat_dedup")
+		_, err := s.Claim(t.Context(), middleware.DedupKey{Key: "b"}, time.Hour)
+		require.ErrorContains(t, err, db.Name)
+		require.ErrorContains(t, s.Done(t.Context(), held("a", token), time.Hour), db.Name)
+		require.ErrorContains(t, s.Renew(t.Context(), time.Hour, held("a", token)), db.Name)
+		require.ErrorContains(t, s.Release(t.Context(), held("a", token)), db.Name)
+	})
 }
 
-// F1 at the store.
-func TestRaceBetweenTwoStores(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "dedup.db")
-	stores := []*dedupsql.Store{open(t, openDB(t, path), transport.Instance{}), open(t, openDB(t, path), transport.Instance{})}
-	for i := range 100 {
-		k := middleware.DedupKey{Key: strconv.Itoa(i)}
-		var wg sync.WaitGroup
-		won := make(chan struct{}, len(stores))
-		for _, s := range stores {
-			wg.Go(func() {
-				state, err := s.Claim(t.Context(), k, time.Hour)
-				if err != nil {
-					t.Error(err)
-				}
-				if state.Status == middleware.DedupFresh {
-					won <- struct{}{}
-				}
-			})
-		}
-		wg.Wait()
-		require.Len(t, won, 1)
+// BenchmarkStore claims and marks from 128 goroutines.
+func BenchmarkStore(b *testing.B) {
+	b.Run("sqlite", func(b *testing.B) { benchmarkStore(b, sqldbtest.File(b)) })
+	for dialect, name := range sqldbtest.Brokers {
+		b.Run(name, func(b *testing.B) { benchmarkStore(b, sqldbtest.New(b, dialect)) })
 	}
 }
 
-func BenchmarkStore(b *testing.B) {
-	s := open(b, newDB(b), transport.Instance{})
+func benchmarkStore(b *testing.B, o sqldb.Options) {
+	b.Helper()
+	s := open(b, sqldbtest.Open(b, o), transport.Instance{})
 	b.ReportAllocs()
 	b.SetParallelism(64)
-	var mu sync.Mutex
-	n := 0
+	var n atomic.Int64
+	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			mu.Lock()
-			n++
-			k := middleware.DedupKey{Scope: "g", Key: strconv.Itoa(n)}
-			mu.Unlock()
+			k := middleware.DedupKey{Scope: "g", Key: strconv.FormatInt(n.Add(1), 10)}
 			state, err := s.Claim(context.Background(), k, time.Minute)
 			if err == nil {
 				err = s.Done(context.Background(), middleware.DedupClaim{DedupKey: k, Token: state.Token}, time.Hour)

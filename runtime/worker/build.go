@@ -87,6 +87,9 @@ func brokerFacts(c transport.Capabilities) config.BrokerFacts {
 		Networked:     c.Networked,
 		SQL:           c.SQL,
 		MaxName:       c.MaxNameLength,
+		DerivesNames:  c.DerivesNames,
+		NeedsReader:   c.NeedsReader,
+		AckTimeout:    config.Duration(c.AckTimeout),
 	}
 }
 

@@ -7,60 +7,11 @@ import (
 	"regexp"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/leat-io/leat/internal/sqldb"
 )
-
-// scaled is n, or a part of it under -short.
-func scaled(n, short int) int {
-	if testing.Short() {
-		return short
-	}
-	return n
-}
-
-// TestTermUnderLoad stops a busy worker again and again: each time everything
-// that runs is finished, nothing is run twice, and nothing is dead.
-func TestTermUnderLoad(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, "50ms", "done")
-	const inFlight, perRound = 200, 1500
-	rounds := scaled(20, 3)
-	for round := range rounds {
-		s.publish("m"+string(rune('a'+round)), perRound)
-		p := s.start("run")
-		s.eventually(p, "200 messages in flight", func() bool { return s.traces().open[p.Process.Pid] >= inFlight })
-		p.signal(syscall.SIGTERM)
-		require.Zero(t, p.exit(), p.stderr)
-		require.Zero(t, s.traces().open[p.Process.Pid], "runs were cut off")
-	}
-	s.run("run", "--until-idle", "500ms")
-
-	tr := s.traces()
-	require.Len(t, tr.done, rounds*perRound, "messages were lost")
-	for id, n := range tr.start {
-		require.Equal(t, 1, n, "%s was run twice", id)
-	}
-	require.Zero(t, s.dead())
-}
-
-func TestSecondSignalQuitsAtOnce(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, "0s", "hang")
-	s.publish("m", 1)
-	p := s.start("run")
-	s.eventually(p, "the handler runs", func() bool { return len(s.traces().start) == 1 })
-	p.signal(os.Interrupt)
-	s.saying(p, "draining")
-	tick := time.NewTicker(200 * time.Millisecond) // sooner it might be taken for the first one
-	defer tick.Stop()
-	<-tick.C
-	p.signal(syscall.SIGTERM)
-	require.Equal(t, 2, p.exit(), p.stderr)
-}
 
 // TestSignalSentTwice: to a process and to its group, by one sender.
 func TestSignalSentTwice(t *testing.T) {
@@ -73,24 +24,6 @@ func TestSignalSentTwice(t *testing.T) {
 	p.signal(os.Interrupt)
 	require.Zero(t, p.exit(), p.stderr)
 	require.Len(t, s.traces().done, 1)
-}
-
-// TestHandlerThatIgnoresItsContext is cut off at the drain timeout; its message stays.
-func TestHandlerThatIgnoresItsContext(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, "0s", "hang")
-	s.publish("m", 1)
-	p := s.start("run", "--set", "drain_timeout=1s", "--set", "consumers.c.timeout=1s")
-	s.eventually(p, "the handler runs", func() bool { return len(s.traces().start) == 1 })
-	p.signal(syscall.SIGTERM)
-	began := time.Now()
-	require.Equal(t, 1, p.exit(), p.stderr)
-	require.GreaterOrEqual(t, time.Since(began), time.Second, "the handler was not waited for")
-	require.Contains(t, p.stderr.String(), "drain timeout")
-
-	s.run("run", "--until-idle", "300ms", "--set", "consumers.c.handler.trace.then=done")
-	require.Equal(t, map[string]int{"m-0": 1}, s.traces().done)
-	require.Zero(t, s.dead())
 }
 
 // TestTermInBackOff: a wait of an hour does not hold up the stop, which is no

@@ -71,14 +71,22 @@ func optionPackages() []string {
 		options = append(options, k.Options)
 	}
 	dirs := map[string]bool{}
-	for _, o := range options {
-		of := reflect.TypeOf(o)
+	var add func(of reflect.Type)
+	add = func(of reflect.Type) {
 		if of.Kind() == reflect.Pointer {
 			of = of.Elem()
 		}
 		if dir, ours := strings.CutPrefix(of.PkgPath(), "github.com/leat-io/leat/"); ours {
 			dirs[dir] = true
 		}
+		for f := range of.Fields() {
+			if f.Tag.Get("yaml") == ",inline" {
+				add(f.Type)
+			}
+		}
+	}
+	for _, o := range options {
+		add(reflect.TypeOf(o))
 	}
 	return slices.Sorted(maps.Keys(dirs))
 }

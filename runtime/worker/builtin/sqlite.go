@@ -1,14 +1,11 @@
 package builtin
 
 import (
-	"context"
 	"errors"
 	"path/filepath"
 
 	"github.com/leat-io/leat/config"
 	"github.com/leat-io/leat/internal/sqldb"
-	"github.com/leat-io/leat/middleware"
-	"github.com/leat-io/leat/middleware/dedupsql"
 	"github.com/leat-io/leat/runtime/transport"
 	"github.com/leat-io/leat/runtime/transport/sql"
 	"github.com/leat-io/leat/runtime/worker"
@@ -42,24 +39,7 @@ func sqliteOptions(c config.Component) (sql.Options, error) {
 	return o, nil
 }
 
-// sqliteStore keeps dedup keys in the file that c names: that of the broker,
-// or one of its own. Where it is the broker's, both share its connections.
 func sqliteStore(env worker.Env, c config.Component) (worker.OpenStore, error) {
 	o, err := sqliteOptions(c)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) (middleware.DedupStore, func() error, error) {
-		db, err := sqldb.Open(ctx, sqldb.Options{
-			Path: o.Path, Synchronous: o.Synchronous, Verify: env.Topology != transport.TopologyDeclare,
-		})
-		if sqldb.Unusable(err) {
-			err = transport.Refuse(err)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		s := dedupsql.New(db, env.Instance)
-		return s, func() error { return errors.Join(s.Close(), db.Close()) }, nil
-	}, nil
+	return sqlStore(env, sqldb.Options{Path: o.Path, Synchronous: o.Synchronous}), err
 }

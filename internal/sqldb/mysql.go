@@ -1,0 +1,114 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// mysqlConfig is that of every connection.
+func (s *Server) mysqlConfig(u *url.URL) (*mysql.Config, error) {
+	cfg := mysql.NewConfig()
+	cfg.User, cfg.DBName = u.User.Username(), s.Database
+	cfg.Passwd, _ = u.User.Password()
+	if s.Username != "" {
+		cfg.User = s.Username
+	}
+	if s.Password != "" {
+		cfg.Passwd = s.Password
+	}
+	cfg.Net, cfg.Addr = "tcp", withPort(u.Host, "3306")
+	t := s.TLS
+	for name, values := range u.Query() {
+		switch {
+		case name == "tls" && values[0] == "true" && t == nil:
+			t = &TLS{}
+		case name == "tls" && (values[0] == "true" || values[0] == "false"):
+		default:
+			return nil, fmt.Errorf("the URL takes no %s=%s: say tls=true, the rest goes into keys of their own", name, values[0])
+		}
+	}
+	if t != nil {
+		var err error
+		if cfg.TLS, err = t.config(u.Hostname()); err != nil {
+			return nil, err
+		}
+	}
+	cfg.Timeout = s.ConnectTimeout
+	cfg.ReadTimeout, cfg.WriteTimeout = s.StatementTimeout+silence, s.StatementTimeout+silence
+	cfg.InterpolateParams = true // one round trip, and nothing prepared
+	cfg.ClientFoundRows = true   // as others count: an update that changes nothing has met its row
+	cfg.MaxAllowedPacket = 0     // the server's
+	cfg.Logger = &mysql.NopLogger{}
+	if err := cfg.Apply(mysql.Charset("utf8mb4", "")); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// lockWait is how long a statement waits for another transaction's lock.
+const lockWait = 5 * time.Second
+
+// mysqlSetup is what each connection is told. What only one of MariaDB and
+// MySQL knows is in a comment that only it reads.
+func mysqlSetup(limits string) []string {
+	return []string{
+		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+		"SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00'" + limits,
+	}
+}
+
+func mysqlLimits(statement time.Duration) string {
+	return fmt.Sprintf(", innodb_lock_wait_timeout = %d /*M!100303 , max_statement_time = %.3f, idle_transaction_timeout = %d */ /*!80000 , max_execution_time = %d */",
+		int(lockWait.Seconds()), statement.Seconds(), int(idleInTransaction.Seconds()), statement.Milliseconds())
+}
+
+func (s *shared) connectMySQL(cfg *mysql.Config, o Server) error {
+	limited, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return err
+	}
+	patient := cfg.Clone()
+	patient.ReadTimeout, patient.WriteTimeout = 0, 0
+	unlimited, err := mysql.NewConnector(patient)
+	if err != nil {
+		return err
+	}
+	s.writer = sql.OpenDB(&mysqlConnector{limited, mysqlSetup(mysqlLimits(o.StatementTimeout))})
+	s.writer.SetMaxOpenConns(o.PoolSize)
+	s.writer.SetMaxIdleConns(o.PoolSize)
+	s.writer.SetConnMaxLifetime(time.Hour)
+	s.reader = s.writer
+	s.migrator = func() *sql.DB {
+		db := sql.OpenDB(&mysqlConnector{unlimited, mysqlSetup("")})
+		db.SetMaxOpenConns(2) // one has the lock
+		return db
+	}
+	return nil
+}
+
+// mysqlConnector tells each connection its settings.
+type mysqlConnector struct {
+	driver.Connector
+
+	setup []string
+}
+
+func (c *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, statement := range c.setup {
+		if _, err := conn.(driver.ExecerContext).ExecContext(ctx, statement, nil); err != nil {
+			return nil, errors.Join(fmt.Errorf("connection's settings: %w", err), conn.Close())
+		}
+	}
+	return conn, nil
+}
