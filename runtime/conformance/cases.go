@@ -1,9 +1,13 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
+	"reflect"
+	"slices"
 
 	"github.com/leat-io/leat/runtime/transport"
+	"github.com/leat-io/leat/runtime/transport/transporttest"
 )
 
 // testCase is one promise, or one thing that a capability promises.
@@ -13,18 +17,23 @@ type testCase struct {
 	needs []need
 }
 
-// need tells why a case cannot be run; empty if it can.
-type need func(*rig) string
+// need is what a case cannot do without.
+type need struct {
+	// missing tells why the case cannot be run; empty if it can.
+	missing func(*rig) string
+	// alone: what the case does to the broker, others would feel.
+	alone bool
+}
 
 // cases is the whole suite. Those with processes come first: the others run
 // beside them.
 func cases() []testCase {
-	processes := []need{durable, worker}
+	processes := []need{durable(), {missing: worker}}
 	return []testCase{
 		{"N1_kill_loop", killLoop, processes},
 		{"H1_sigterm", sigterm, processes},
 		{"C2_crash_loop", crashLoop, processes},
-		{"D3_killed_in_backoff", killedInBackoff, append([]need{attemptsKept}, processes...)},
+		{"D3_killed_in_backoff", killedInBackoff, append([]need{attemptsKept()}, processes...)},
 		{"H2_second_signal", secondSignal, processes},
 		{"H3_never_returns", neverReturns, processes},
 		{"SPI_two_start", twoStart, processes},
@@ -36,11 +45,23 @@ func cases() []testCase {
 		{"H1_drain", drainUnderLoad, nil},
 		{"H5_start_stop", startAndStop, nil},
 
+		{"I1_broker_restarts", brokerRestarts, append([]need{hook("Restart")}, processes...)},
+		{"I2_broker_crashes", brokerCrashes, append([]need{hook("Crash")}, processes...)},
+		{"I3_frozen", frozen, []need{hook("Freeze")}},
+		{"I4_link_down", linkDown, []need{hook("Link")}},
+		{"I5_slow_link", slowLink, []need{hook("Link")}},
+		{"I8_half_open", halfOpen, []need{hook("Link")}},
+		{"I9_down_at_start", downAtStart, []need{hook("Link")}},
+		{"I10_denied", denied, []need{hook("Deny")}},
+		{"P1_disconnects", disconnects, []need{hook("Disconnect")}},
+
 		{"A6_each_once", eachOnce, nil},
+		{"B3_rebalanced", rebalanced, []need{groupOrder()}},
+		{"M7_contention", contention, nil},
 		{"B1_key_order", keyOrder, nil},
 		{"B2_order_with_retries", keyOrderWithRetries, nil},
 		{"B5_prefetch", prefetch, nil},
-		{"B5_prefetch_bytes", prefetchBytes, []need{countsBytes}},
+		{"B5_prefetch_bytes", prefetchBytes, []need{countsBytes()}},
 		{"B6_fairness", fairness, nil},
 		{"C1_attempts", attempts, nil},
 		{"C5_panic", panics, nil},
@@ -62,33 +83,56 @@ func cases() []testCase {
 	}
 }
 
-// run is one case on a broker of its own.
-func (c testCase) run(tb TB, s *suite) (skip string) {
-	r := newRig(tb, s)
-	for _, n := range c.needs {
-		if why := n(r); why != "" {
-			return why
+// of makes the case one of a suite.
+func (c testCase) of(s *suite) transporttest.Case {
+	return transporttest.Case{
+		Name:  c.name,
+		Alone: slices.ContainsFunc(c.needs, func(n need) bool { return n.alone }),
+		Run: func(tb TB) string {
+			r := newRig(tb, s)
+			for _, n := range c.needs {
+				if why := n.missing(r); why != "" {
+					return why
+				}
+			}
+			c.test(r)
+			return ""
+		},
+	}
+}
+
+// hook is the need of a field of [Broker].
+func hook(name string) need {
+	alone := slices.Contains([]string{"Restart", "Crash", "Freeze", "Deny", "Disconnect"}, name)
+	return need{alone: alone, missing: func(r *rig) string {
+		if !reflect.ValueOf(r.broker).FieldByName(name).IsZero() {
+			return ""
 		}
-	}
-	c.test(r)
-	return ""
+		if why := cmp.Or(r.o.Lacks[name], r.o.Lacks["*"]); why != "" {
+			return "no " + name + ": " + why
+		}
+		return "no hook " + name
+	}}
 }
 
-func capability(has bool, name string) string {
-	if has {
-		return ""
-	}
-	return fmt.Sprintf("capability %s is missing", name)
+func capability(name string, has func(transport.Capabilities) bool) need {
+	return need{missing: func(r *rig) string { return transporttest.MissingCapability(has(r.caps), name) }}
 }
 
-func countsBytes(r *rig) string { return capability(r.caps.ByteWindow, "ByteWindow") }
+func countsBytes() need {
+	return capability("ByteWindow", func(c transport.Capabilities) bool { return c.ByteWindow })
+}
+
+func groupOrder() need {
+	return capability("KeyOrder: group", func(c transport.Capabilities) bool { return c.KeyOrder == transport.ScopeGroup })
+}
 
 // durable: what does not outlive its process cannot be looked at from another.
-func durable(r *rig) string { return capability(r.caps.Durable, "Durable") }
-
-func attemptsKept(r *rig) string {
-	return capability(r.caps.Attempts == transport.KeepDurable || r.caps.Attempts == transport.KeepAfterDelay && r.caps.DurableDelay, "Attempts: durable")
+func durable() need {
+	return capability("Durable", func(c transport.Capabilities) bool { return c.Durable })
 }
+
+func attemptsKept() need { return capability("Attempts: durable", transporttest.AttemptsOutlive) }
 
 // worker: a durable broker is tried with processes, or says why it is not.
 func worker(r *rig) string {

@@ -183,7 +183,7 @@ func deadLetterAway(r *rig) {
 	require.Zero(r, in.count(transport.Dead))
 	in.await("the status says so", func(s runtime.Status) bool { return s.State == runtime.StateBlocked })
 	if r.caps.Depth {
-		r.eventually("one message is left with the broker", func() bool { return r.waiting(topic, group) == 1 }, func() any { return r.waiting(topic, group) })
+		r.eventually("one message is left with the broker", func() bool { return in.waiting(topic, group) == 1 }, func() any { return in.waiting(topic, group) })
 	}
 	o.setClosed(dead, false)
 	in.awaitCounts(transport.Dead, 1)
@@ -217,10 +217,11 @@ func outputsAway(r *rig) {
 }
 
 // waiting is how many messages of a group are not acked.
-func (r *rig) waiting(topic, group string) int {
-	ctx, cancel := r.within()
+func (in *instance) waiting(topic, group string) int {
+	in.Helper()
+	ctx, cancel := in.within()
 	defer cancel()
-	d, err := r.tr.Depth(ctx, topic, group)
-	require.NoError(r, err)
+	d, err := in.tr.Depth(ctx, topic, group) // its own: not every broker tells what others hold
+	require.NoError(in, err)
 	return int(d.Ready + d.Delayed + d.Held)
 }

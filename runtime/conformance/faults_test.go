@@ -16,6 +16,7 @@ import (
 	"github.com/leat-io/leat/middleware"
 	"github.com/leat-io/leat/runtime/transport"
 	"github.com/leat-io/leat/runtime/transport/memory"
+	"github.com/leat-io/leat/runtime/transport/transporttest"
 	"github.com/leat-io/leat/runtime/transport/transporttest/badtransport"
 )
 
@@ -27,11 +28,19 @@ func within(t *testing.T, o memory.Options, f fault, names ...string) (report Re
 		opts := Options{
 			Open: func(TB) Broker {
 				b := memory.NewBroker(o)
+				fragile := badtransport.Fragile(b)
+				if f.broker != nil {
+					f.broker(&fragile)
+				}
 				wrap := func(tr transport.Transport) transport.Transport { return tr }
 				if f.transport != nil {
 					wrap = f.transport()
 				}
-				return Broker{Transport: func(TB) transport.Transport { return wrap(b.Transport()) }}
+				return Broker{
+					Transport: func(tb TB) transport.Transport { return wrap(fragile.Transport(tb)) },
+					Restart:   fragile.Restart, Crash: fragile.Crash, Freeze: fragile.Freeze,
+					Deny: fragile.Deny, Disconnect: fragile.Disconnect, Link: fragile.Link,
+				}
 			},
 			Takeover: time.Second,
 			Short:    true,
@@ -76,6 +85,7 @@ type fault struct {
 	caught    []string
 	transport func() func(transport.Transport) transport.Transport
 	policy    func() func(*transport.Policy)
+	broker    func(*transporttest.Broker)
 }
 
 // faults are what the suite is known to find: transports that break the
@@ -84,7 +94,7 @@ type fault struct {
 func faults() []fault {
 	all := []fault{
 		{
-			name: "order is not kept", caught: []string{"B1_key_order", "B2_order_with_retries", "E5_dead_letter_order"},
+			name: "order is not kept", caught: []string{"B1_key_order", "B2_order_with_retries", "B3_rebalanced", "E5_dead_letter_order"},
 			policy: setting(func(p *transport.Policy) { p.Order = transport.OrderNone }),
 		},
 		{
@@ -142,14 +152,23 @@ func faults() []fault {
 		"overtakes":        {"B1_key_order"},
 		"hands out twice":  {"A6_each_once"},
 
+		"loses one in a thousand": {"M7_contention"},
+
 		"is out of the group when it does not receive": {"B4_paused_reader"},
+		"waits in silence for what is lost":            {"I4_link_down"},
+		"takes an outage for a refusal":                {"I9_down_at_start"},
+		"is deaf after a freeze":                       {"I3_frozen"},
+		"is deaf after a stall":                        {"I8_half_open"},
+		"is deaf after a denial":                       {"I10_denied"},
+		"is deaf after it ends connections":            {"P1_disconnects"},
+		"is deaf when its link is slow":                {"I5_slow_link"},
 
 		"ignores the limit":        {"B5_prefetch"},
 		"ignores maxBytes":         {"B5_prefetch_bytes"},
 		"leaves something running": {"H5_start_stop"},
 	} {
 		i := slices.IndexFunc(badtransport.All(), func(f badtransport.Fault) bool { return f.Name == name })
-		all = append(all, fault{name: name, caught: caught, transport: badtransport.All()[i].New})
+		all = append(all, fault{name: name, caught: caught, transport: badtransport.All()[i].New, broker: badtransport.All()[i].Broker})
 	}
 	return all
 }

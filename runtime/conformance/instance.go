@@ -96,8 +96,15 @@ func limits(concurrency, prefetch int) func(*transport.Policy) {
 // byKey asks for the order of keys, and for retries that keep it.
 func byKey(p *transport.Policy) { p.Order, p.RetryOrder = transport.OrderKey, transport.RetryKeep }
 
-// start runs the router and waits until it is ready. It stops with the case.
+// start runs the router and waits until it is ready.
 func (in *instance) start() {
+	in.Helper()
+	in.launch()
+	in.ready()
+}
+
+// launch runs the router. It stops with the case.
+func (in *instance) launch() {
 	in.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(in.Context()))
 	in.stop, in.ended = stop, make(chan error, 1)
@@ -113,13 +120,18 @@ func (in *instance) start() {
 			in.Errorf("router: %v", err)
 		}
 	})
+}
+
+// ready waits until the router is.
+func (in *instance) ready() {
+	in.Helper()
 	limit, cancel := in.within()
 	defer cancel()
 	select {
 	case <-in.router.Ready():
 	case err := <-in.ended:
+		in.stop()
 		in.stop = nil
-		stop()
 		require.FailNow(in, "the router has ended before it was ready", "%v", err)
 	case <-limit.Done():
 		require.FailNow(in, "the router is not ready in time", "%+v", in.router.Status())

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"os"
 	"runtime/pprof"
-	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/leat-io/leat/runtime"
 	"github.com/leat-io/leat/runtime/transport"
+	"github.com/leat-io/leat/runtime/transport/transporttest"
 )
 
 // startAndStop: many workers that come and go within one process leave
@@ -30,7 +30,7 @@ func startAndStop(r *rig) {
 		})
 	}
 	l.ranOnce()
-	left := func() string { return goroutines(label) }
+	left := func() string { return transporttest.Goroutines(label) }
 	r.eventually("all goroutines have ended", func() bool { return left() == "" }, func() any { return left() })
 	// Other cases open files of their own, but not one each round.
 	r.eventually("all files are closed", func() bool { return openFiles() <= files+rounds/2 }, func() any {
@@ -54,22 +54,6 @@ func (r *rig) comeAndGo(ctx context.Context, l *ledger, topic, group string, n i
 		err = <-ended
 	}
 	require.NoError(r, errors.Join(err, tr.Close(context.WithoutCancel(ctx))))
-}
-
-// goroutines gives the stacks of those that were started under a label; the
-// label is inherited by all that they start.
-func goroutines(label string) string {
-	var b strings.Builder
-	if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil {
-		return err.Error()
-	}
-	var left []string
-	for stack := range strings.SplitSeq(b.String(), "\n\n") {
-		if strings.Contains(stack, label) {
-			left = append(left, stack)
-		}
-	}
-	return strings.Join(left, "\n\n")
 }
 
 // openFiles counts what this process has open, sockets among it; 0 where the

@@ -29,8 +29,9 @@ type Options struct {
 	// Broker.Config, no process is started.
 	Worker string
 
-	// Lacks says why Worker or Broker.Config is missing, by that name. A
-	// durable broker that is tried without processes has to say so.
+	// Lacks says why Worker, or a field of Broker, is missing, by its name; "*"
+	// says it of all others but Worker and Config. A durable broker that is tried
+	// without processes has to say why.
 	Lacks map[string]string
 
 	// Takeover is how long the broker may take to give what a killed member
@@ -43,6 +44,12 @@ type Options struct {
 	Quiet time.Duration
 	// Parallel is how many cases run at once; default 4.
 	Parallel int
+	// InFlight is how many messages of a topic one worker can handle at once,
+	// where the broker bounds that; default: any number.
+	InFlight int
+	// OnlyAlone leaves out the cases that may run beside others: for a second
+	// run, on a broker of its own, with the hooks that hurt it.
+	OnlyAlone bool
 	// Short has fewer messages, rounds and kills; Soak has many more. [Run]
 	// sets them from testing.Short and from LEAT_SOAK, if that is not empty.
 	Short, Soak bool
@@ -58,6 +65,15 @@ type Broker struct {
 	// Transport connects to the broker as a further worker process does. The
 	// suite closes it. Required.
 	Transport func(tb TB) transport.Transport
+
+	// Restart, Crash, Freeze, Deny, Disconnect and Link are those of
+	// [transporttest.Broker], for the same broker. What is nil is not tested.
+	Restart    func(tb TB)
+	Crash      func(tb TB)
+	Freeze     func(tb TB) (thaw func())
+	Deny       func(tb TB) (allow func())
+	Disconnect func(tb TB)
+	Link       transporttest.Link
 
 	// Config is what a worker's file has after `broker:`, in YAML's flow
 	// style: "sqlite:///tmp/worker.db", or "{sqlite: {path: /tmp/worker.db}}".

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leat-io/leat/runtime/conformance/probe"
+	"github.com/leat-io/leat/runtime/transport/history"
 )
 
 // process is a running worker.
@@ -21,6 +22,7 @@ type process struct {
 	*exec.Cmd
 
 	s     *site
+	name  string // in its history
 	said  *output
 	ended chan struct{}
 }
@@ -48,10 +50,10 @@ func (p *process) String() string { return p.said.String() }
 // start runs a worker. It is killed with the case.
 func (s *site) start(args ...string) *process {
 	s.Helper()
-	p := &process{s: s, said: new(output), ended: make(chan struct{})}
+	p := &process{s: s, name: s.name("worker"), said: new(output), ended: make(chan struct{})}
 	p.Cmd = exec.CommandContext(context.WithoutCancel(s.Context()), s.exe, slices.Concat([]string{"run"}, args, s.o.flags)...) //nolint:gosec // the worker
 	p.Dir, p.Stdout, p.Stderr = s.dir, p.said, p.said
-	p.Env = append(os.Environ(), probe.Tied+"=1")
+	p.Env = append(os.Environ(), probe.Tied+"=1", probe.Proc+"="+p.name)
 	_, err := p.StdinPipe() // ends with the process, or with ours
 	require.NoError(s, err)
 	require.NoError(s, p.Start())
@@ -82,7 +84,11 @@ func (p *process) exit() int {
 	defer cancel()
 	select {
 	case <-p.ended:
-		return p.ProcessState.ExitCode()
+		code := p.ProcessState.ExitCode()
+		if code >= 0 {
+			p.s.log.Add(history.Event{Proc: p.name, Kind: history.Ended})
+		}
+		return code
 	case <-ctx.Done():
 		require.FailNow(p.s, "the worker does not end", "%s", p.said)
 		return 0
@@ -103,6 +109,7 @@ func (p *process) stop() {
 
 func (p *process) kill() {
 	p.s.Helper()
+	p.s.log.Add(history.Event{Proc: p.name, Kind: history.Killed})
 	p.signal(syscall.SIGKILL)
 	require.Equal(p.s, -1, p.exit(), "exit code after SIGKILL\n%s", p.said)
 }

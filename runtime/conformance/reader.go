@@ -11,8 +11,8 @@ import (
 
 const maxBytes = 16 << 20
 
-// read takes n messages that a group has waiting, checks that no more come,
-// and has them acked. Without a name it reads in a group of its own, from the
+// read takes n messages that a group has waiting, acks them, and checks that no
+// more come. Without a name it reads in a group of its own, from the
 // beginning.
 func (r *rig) read(topic, group string, n int) []*transport.Delivery {
 	r.Helper()
@@ -36,17 +36,17 @@ func (r *rig) read(topic, group string, n int) []*transport.Delivery {
 		ds, err := c.Receive(ctx, n-len(all), maxBytes)
 		require.NoError(r, err, "%d of %d messages are in %q", len(all), n, topic)
 		all = append(all, ds...)
+		batch := make([]transport.Settlement, len(ds))
+		for i, d := range ds {
+			batch[i] = transport.Settlement{Delivery: d, Verdict: transport.Ack}
+		}
+		require.NoError(r, c.Settle(ctx, batch)) // some brokers give one message at a time
 	}
 	quiet, stop := context.WithTimeout(ctx, r.o.Quiet)
 	defer stop()
 	more, err := c.Receive(quiet, 1000, maxBytes)
 	require.Empty(r, deliveryIDs(more), "more than %d messages are in %q", n, topic)
 	require.ErrorIs(r, err, context.DeadlineExceeded)
-	batch := make([]transport.Settlement, len(all))
-	for i, d := range all {
-		batch[i] = transport.Settlement{Delivery: d, Verdict: transport.Ack}
-	}
-	require.NoError(r, c.Settle(ctx, batch))
 	return all
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/leat-io/leat/middleware"
 	"github.com/leat-io/leat/runtime/transport"
+	"github.com/leat-io/leat/runtime/transport/history"
 )
 
 // rig is one case's broker, with a first connection to it.
@@ -21,16 +23,19 @@ type rig struct {
 	broker Broker
 	caps   transport.Capabilities
 	tr     transport.Transport
+	log    *history.Log // what is published, and what is done to processes and the broker
 	pub    transport.Producer
 
 	prefix string // of every name, so that cases may share a broker
 	count  atomic.Int64
 	gates  []*gate
+	logs   []*history.Log // of recorded instances
+	hurt   bool           // connections were broken: closing them may say so
 }
 
 func newRig(tb TB, s *suite) *rig {
 	tb.Helper()
-	r := &rig{TB: tb, o: s, broker: s.Open(tb), prefix: fmt.Sprintf("c%08x", rand.Uint32())} //nolint:gosec // keeps names apart, guards nothing
+	r := &rig{TB: tb, o: s, broker: s.Open(tb), log: history.NewLog("suite"), prefix: fmt.Sprintf("c%08x", rand.Uint32())} //nolint:gosec // keeps names apart, guards nothing
 	r.tr = r.connect()
 	r.caps = r.tr.Capabilities()
 	return r
@@ -81,11 +86,21 @@ func (r *rig) connect() transport.Transport {
 	r.Cleanup(func() {
 		ctx, cancel := r.within()
 		defer cancel()
-		if err := tr.Close(ctx); err != nil {
-			r.Errorf("close transport: %v", err)
-		}
+		r.closed("transport", tr.Close(ctx))
 	})
 	return tr
+}
+
+// closed takes the error of a Close.
+func (r *rig) closed(what string, err error) {
+	r.Helper()
+	switch {
+	case err == nil:
+	case r.hurt:
+		r.Logf("close %s: %v", what, err)
+	default:
+		r.Errorf("close %s: %v", what, err)
+	}
 }
 
 func (r *rig) declare(ds ...transport.Declaration) {
@@ -109,15 +124,13 @@ func (r *rig) publish(topic string, msgs ...*message.Message) {
 	ctx, cancel := r.within()
 	defer cancel()
 	if r.pub == nil {
-		p, err := r.tr.OpenProducer(ctx)
+		p, err := history.Wrap(r.tr, r.log).OpenProducer(ctx)
 		require.NoError(r, err, "open producer")
 		r.pub = p
 		r.Cleanup(func() {
 			ctx, cancel := r.within()
 			defer cancel()
-			if err := p.Close(ctx); err != nil {
-				r.Errorf("close producer: %v", err)
-			}
+			r.closed("producer", p.Close(ctx))
 		})
 	}
 	for len(msgs) > 0 {
@@ -125,6 +138,18 @@ func (r *rig) publish(topic string, msgs ...*message.Message) {
 		require.NoError(r, r.pub.Publish(ctx, topic, msgs[:n]...), "publish to %q", topic)
 		msgs = msgs[n:]
 	}
+}
+
+// judge holds what instances or processes have recorded, with what was
+// published and done to them, against the rules of package history.
+func (r *rig) judge(topic string, events []history.Event, o history.Options) history.Report {
+	r.Helper()
+	o.Topic = topic
+	o.Async = !r.caps.StableCoordinates // then acks are not answered either
+	o.Unordered = r.caps.KeyOrder != transport.ScopeGroup
+	report := history.Check(slices.Concat(r.log.Events(), events), o)
+	require.Empty(r, report.Violations, "%v", report)
+	return report
 }
 
 // store opens what remembers dedup keys.

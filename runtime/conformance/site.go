@@ -1,27 +1,31 @@
 package conformance
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/leat-io/leat/runtime/conformance/probe"
 	"github.com/leat-io/leat/runtime/transport"
+	"github.com/leat-io/leat/runtime/transport/history"
 )
 
-// site is a folder with a worker's file and its handlers' traces, and a
+// site is a folder with a worker's file and its processes' histories, and a
 // topic of the broker.
 type site struct {
 	*rig
 	topic, group string
 	exe          string
 	dir          string
-	seen         traces
+
+	read   *history.Dir
+	events []history.Event // of processes
+	seen   traces
+	bound  int // messages that a kill may have run again although they were done; 0: any number
 }
 
 const siteYAML = `
@@ -32,7 +36,7 @@ consumers:
   c:
     topic: %s
     group: %s
-    handler: {probe: {file: %q}}
+    handler: {probe: {dir: %q}}
     concurrency: 256
     prefetch: 1024
     timeout: 20s
@@ -43,10 +47,10 @@ func (r *rig) site() *site {
 	r.Helper()
 	exe, err := r.o.binary.build(context.WithoutCancel(r.Context()), r.o.Worker)
 	require.NoError(r, err)
-	s := &site{rig: r, topic: r.name("orders"), group: r.name("charge"), exe: exe, dir: r.TempDir(), seen: traces{
-		started: map[string]int{}, done: map[string]int{}, attempts: map[string][]int{}, open: map[int]int{}, ended: map[int]int{},
-	}}
-	yaml := fmt.Sprintf(siteYAML, r.broker.Config, s.topic, s.group, s.file())
+	s := &site{rig: r, topic: r.name("orders"), group: r.name("charge"), exe: exe, dir: r.TempDir(), seen: newTraces()}
+	s.read = history.NewDir(s.histories())
+	require.NoError(r, os.Mkdir(s.histories(), 0o700))
+	yaml := fmt.Sprintf(siteYAML, r.broker.Config, s.topic, s.group, s.histories())
 	require.NoError(r, os.WriteFile(filepath.Join(s.dir, "worker.yaml"), []byte(yaml), 0o600))
 	return s
 }
@@ -59,48 +63,54 @@ func (r *rig) declaredSite() *site {
 	return s
 }
 
-func (s *site) file() string { return filepath.Join(s.dir, "traces") }
+// histories is where the processes of a site record.
+func (s *site) histories() string { return filepath.Join(s.dir, "histories") }
 
-// traces is what all processes of a site have written so far.
+// traces is what all processes of a site have come to so far.
 type traces struct {
-	read     int64            // bytes
 	started  map[string]int   // runs, by message
 	done     map[string]int   // of those, without an error
 	attempts map[string][]int // numbers of the runs, by message
-	open     map[int]int      // runs going on, or cut off, by process
-	ended    map[int]int      // runs over, by process
+	open     map[string]int   // runs going on, or cut off, by process
+	ended    map[string]int   // runs over, by process
+	failed   map[string]int   // of those, with an error
 }
 
-// traces reads what has been written since it was last called.
+func newTraces() traces {
+	return traces{
+		started: map[string]int{}, done: map[string]int{}, attempts: map[string][]int{},
+		open: map[string]int{}, ended: map[string]int{}, failed: map[string]int{},
+	}
+}
+
+func (t *traces) add(e history.Event) {
+	switch e.Kind { //nolint:exhaustive // what else a history has is for Check
+	case history.Started:
+		t.started[e.ID]++
+		t.open[e.Proc]++
+		t.attempts[e.ID] = append(t.attempts[e.ID], e.Attempt)
+		return
+	case history.Done:
+		t.done[e.ID]++
+	case history.Failed:
+		t.failed[e.Proc]++
+	default:
+		return
+	}
+	t.open[e.Proc]--
+	t.ended[e.Proc]++
+}
+
+// traces reads what has been recorded since it was last called.
 func (s *site) traces() *traces {
 	s.Helper()
-	t := &s.seen
-	f, err := os.Open(s.file())
-	if os.IsNotExist(err) {
-		return t
+	events, err := s.read.Next()
+	require.NoError(s, err)
+	s.events = append(s.events, events...)
+	for _, e := range events {
+		s.seen.add(e)
 	}
-	require.NoError(s, err)
-	content, err := io.ReadAll(io.NewSectionReader(f, t.read, 1<<40))
-	require.NoError(s, err)
-	require.NoError(s, f.Close())
-	content = content[:bytes.LastIndexByte(content, '\n')+1]
-	t.read += int64(len(content))
-	lines, err := probe.Parse(string(content))
-	require.NoError(s, err)
-	for _, line := range lines {
-		if line.Event == "start" {
-			t.started[line.ID]++
-			t.open[line.PID]++
-			t.attempts[line.ID] = append(t.attempts[line.ID], line.Attempt)
-			continue
-		}
-		if line.Event == "done" {
-			t.done[line.ID]++
-		}
-		t.open[line.PID]--
-		t.ended[line.PID]++
-	}
-	return t
+	return &s.seen
 }
 
 // until waits until the traces are so, while these processes live.
@@ -120,23 +130,20 @@ func (s *site) until(what string, so func(*traces) bool, ps ...*process) {
 	})
 }
 
-// finish has one worker handle what is left until n messages are done, and
-// checks that it was these.
-func (s *site) finish(want []string, args ...string) {
+// finish has one worker handle what is left until all messages are done, and
+// holds the history of all processes against the rules.
+func (s *site) finish(want []string, args ...string) history.Report {
 	s.Helper()
 	p := s.start(args...)
-	s.until("all messages are done", func(t *traces) bool { return len(t.done) >= len(want) }, p)
+	s.until("all messages are done", func(t *traces) bool {
+		return len(t.done) >= len(want) && !slices.ContainsFunc(want, func(id string) bool { return t.done[id] == 0 })
+	}, p)
+	p.saying("router ready") // before that, a signal ends it as any process
 	p.stop()
-	var lost []string
-	for _, id := range want {
-		if s.traces().done[id] == 0 {
-			lost = append(lost, id)
-		}
-	}
-	require.Empty(s, lost, "messages that were never done")
-	require.Len(s, s.traces().done, len(want), "messages were done that were never published")
 	s.dead(s.topic, s.group, 0)
 	s.nothingLeft(s.topic, s.group)
+	s.traces()
+	return s.judge(s.topic, s.events, history.Options{Bound: s.bound})
 }
 
 // handler sets what a worker's handler does.

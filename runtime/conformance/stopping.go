@@ -14,7 +14,10 @@ import (
 // finished, nothing is run twice, and nothing is dead.
 func sigterm(r *rig) {
 	s := r.declaredSite()
-	const busy = 200
+	busy := 200
+	if r.o.InFlight > 0 {
+		busy = min(busy, r.o.InFlight)
+	}
 	rounds := r.o.scale(3, 20, 200)
 	var want []string
 	for round := range rounds {
@@ -22,9 +25,9 @@ func sigterm(r *rig) {
 		want = append(want, ids(msgs)...)
 		r.publish(s.topic, msgs...)
 		p := s.start(handler("500ms", probe.Done))
-		s.until("enough is in flight", func(t *traces) bool { return t.open[p.Process.Pid] >= busy }, p)
+		s.until("enough is in flight", func(t *traces) bool { return t.open[p.name] >= busy }, p)
 		p.stop()
-		require.Zero(r, s.traces().open[p.Process.Pid], "a stop has cut off what ran")
+		require.Zero(r, s.traces().open[p.name]+s.traces().failed[p.name], "a stop has cut off what ran")
 	}
 	s.finish(want)
 	for id, n := range s.traces().started {
@@ -69,7 +72,7 @@ func neverReturns(r *rig) {
 // them, again and again, do not get into each other's way.
 func twoStart(r *rig) {
 	for range r.o.scale(3, 20, 200) {
-		fresh := &rig{TB: r.TB, o: r.o, broker: r.o.Open(r.TB), caps: r.caps, prefix: r.name("fresh")}
+		fresh := &rig{TB: r.TB, o: r.o, broker: r.o.Open(r.TB), caps: r.caps, log: r.log, prefix: r.name("fresh")}
 		s := fresh.site()
 		a, b := s.start(), s.start()
 		for _, p := range []*process{a, b} {

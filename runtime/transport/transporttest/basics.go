@@ -14,7 +14,7 @@ import (
 // noLoss: what many publish at once, two members get, each message once.
 func noLoss(r *rig) {
 	const publishers = 50
-	each := r.scale(200, 20)
+	each := r.scale(20, 200, 2000)
 	s := r.stream()
 	l := newLedger(r)
 	for _, tr := range []transport.Transport{r.tr, r.connect()} {
@@ -60,7 +60,7 @@ func exclusive(r *rig) {
 			l.finish(m, ds)
 		})
 		for j := range 4 {
-			want = append(want, s.spread(fmt.Sprintf("%d-%d", i, j), r.scale(100, 30))...)
+			want = append(want, s.spread(fmt.Sprintf("%d-%d", i, j), r.scale(30, 100, 500))...)
 			r.rest(r.o.Quiet / 10)
 		}
 	}

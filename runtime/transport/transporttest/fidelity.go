@@ -129,6 +129,30 @@ func foreign(r *rig) {
 	m.quiet()
 }
 
+// redelivered: a message that has never been handed out is not marked, and
+// one that has is, where that is how the engine knows it.
+func redelivered(r *rig) {
+	s := r.stream()
+	m := s.join(r.tr)
+	s.send("m", "k", 5)
+	marked := func(ds []*transport.Delivery, want bool) {
+		for _, d := range ds {
+			require.Equal(r, want, d.Redelivered, "Redelivered of %s", d.ID)
+		}
+	}
+	ds := m.receive(5)
+	marked(ds, false)
+	m.settle(transport.Ack, ds[:2]...)
+	m.reopen()
+	ds = m.receive(3)
+	if !r.caps.StableCoordinates {
+		marked(ds, true)
+	}
+	m.settle(transport.Ack, ds...)
+	s.send("n", "k", 3)
+	marked(m.receive(3), false)
+}
+
 // coordinates: they name the same message in every delivery, where they are
 // declared stable; else the session tells connections apart.
 func coordinates(r *rig) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/pprof"
-	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -188,7 +187,7 @@ func noLeaks(r *rig) {
 	tick := time.NewTicker(r.o.Quiet / 20)
 	defer tick.Stop()
 	for {
-		left := goroutines(id)
+		left := Goroutines(id)
 		if left == "" {
 			return
 		}
@@ -227,20 +226,4 @@ func (r *rig) useAndClose(ctx context.Context) (err error) {
 		}
 	}
 	return nil
-}
-
-// goroutines gives the stacks of those that were started under a label; the
-// label is inherited by all that they start.
-func goroutines(id string) string {
-	var b strings.Builder
-	if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil {
-		return err.Error()
-	}
-	var left []string
-	for stack := range strings.SplitSeq(b.String(), "\n\n") {
-		if strings.Contains(stack, id) {
-			left = append(left, stack)
-		}
-	}
-	return strings.Join(left, "\n\n")
 }

@@ -112,12 +112,23 @@ func reopen(r *rig) {
 }
 
 // restart is the same for the broker.
-func restart(r *rig) {
+func restart(r *rig) { r.comesBack(r.broker.Restart) }
+
+// crash is restart without a goodbye.
+func crash(r *rig) { r.comesBack(r.broker.Crash) }
+
+// comesBack checks that the broker has after end what it had before.
+func (r *rig) comesBack(end func(TB)) {
+	r.Helper()
+	r.hurt = true
 	s := r.stream()
 	m := s.join(r.tr)
 	want := s.send("m", "k", 10)
 	want = m.ackSome(want, 4)
-	r.broker.Restart(r.TB)
+	if !r.caps.StableCoordinates { // then acks have no answer, and may still be under way
+		r.rest(r.o.Quiet)
+	}
+	end(r.TB)
 	m.gone = true
 	ctx, cancel := r.withinTakeover()
 	defer cancel()

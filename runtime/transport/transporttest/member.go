@@ -45,9 +45,7 @@ func (m *member) close() {
 	m.gone = true
 	ctx, cancel := m.r.within()
 	defer cancel()
-	if err := m.Close(ctx); err != nil {
-		m.r.Errorf("close consumer: %v", err)
-	}
+	m.r.closed("consumer", m.Close(ctx))
 }
 
 // reopen closes the consumer and opens it again, as another process does.

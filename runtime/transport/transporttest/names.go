@@ -22,11 +22,33 @@ func (r *rig) alike() []string {
 	}
 }
 
+// apart are those of the names that may be topics beside each other, and the
+// others, which the broker refuses.
+func (r *rig) apart(names []string) (legal, refused []string) {
+	merged := map[string]bool{}
+	for _, name := range names {
+		one := strings.Map(func(c rune) rune {
+			if strings.ContainsRune(r.o.Merges, c) {
+				return -1
+			}
+			return c
+		}, name)
+		if one != name && merged[one] {
+			refused = append(refused, name)
+			continue
+		}
+		merged[one] = one != name
+		legal = append(legal, name)
+	}
+	return legal, refused
+}
+
 // names: topics and groups of alike names have nothing in common.
 func names(r *rig) {
 	pub := r.producer(r.tr)
+	topics, refused := r.apart(r.alike())
 	var members []*member
-	for _, name := range r.alike() {
+	for _, name := range topics {
 		members = append(members, r.member(r.tr, func(c *transport.ConsumerConfig) {
 			c.Topics, c.Group = []string{name}, name
 		}))
@@ -38,14 +60,18 @@ func names(r *rig) {
 			c.Topics, c.Group = []string{shared}, name
 		}))
 	}
-	for _, name := range r.alike() {
+	for _, name := range topics {
 		r.publish(pub, name, msg("for "+name, "k"))
+	}
+	for _, name := range refused {
+		err := r.declare(transport.TopologyDeclare, transport.Declaration{Topic: name})
+		require.True(r, transport.Refused(err), "topic %q beside one that is taken for it: %v", name, err)
 	}
 	r.publish(pub, shared, msg("for all", "k"))
 	for i, m := range members {
 		ds := m.receive(1)
-		require.Equal(r, "for "+r.alike()[i], ds[0].ID)
-		require.Equal(r, r.alike()[i], ds[0].Topic)
+		require.Equal(r, "for "+topics[i], ds[0].ID)
+		require.Equal(r, topics[i], ds[0].Topic)
 		m.settle(transport.Ack, ds...)
 	}
 	for _, m := range sharing {

@@ -13,7 +13,7 @@ import (
 // at once, and over all members where that is declared.
 func keyOrder(r *rig) {
 	const keys, rounds = 20, 5
-	per := r.scale(10, 4)
+	per := r.scale(4, 10, 100)
 	s := r.stream()
 	l := newLedger(r)
 	l.work(s.join(r.tr))

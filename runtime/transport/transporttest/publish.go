@@ -3,6 +3,7 @@ package transporttest
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
@@ -41,6 +42,42 @@ func honestPublish(r *rig) {
 	closed := r.producer(r.tr)
 	require.NoError(r, closed.Close(within))
 	require.Error(r, closed.Publish(within, s.topic, batch...), "published after Close")
+}
+
+// tooLarge: what the broker does not take is refused for good, by name, and
+// keeps nothing else away.
+func tooLarge(r *rig) {
+	s := r.stream()
+	large := msg("large", "k")
+	large.Payload = make([]byte, r.broker.Oversize)
+	batch := []*message.Message{msg("m-0", "k"), large, msg("m-1", "k")}
+	ctx, cancel := r.within()
+	defer cancel()
+	for range 2 { // and its connection is no worse for it
+		err := s.pub.Publish(ctx, s.topic, batch...)
+		var pe *transport.PublishError
+		require.ErrorAs(r, err, &pe)
+		failed := false
+		for _, f := range pe.Failed {
+			if f.Index == 1 {
+				failed = true
+				require.True(r, f.Permanent, "no later try can help what is too large: %v", f.Err)
+			} else {
+				require.False(r, f.Permanent, "message %d is not too large: %v", f.Index, f.Err)
+			}
+		}
+		require.True(r, failed, "%v", err)
+	}
+	m := s.join(r.tr)
+	good := s.send("good", "k", 3)
+	var came []string
+	for len(good) > 0 { // what came with it may be there once for each try
+		d := m.receive(1)[0]
+		came = append(came, d.ID)
+		good = slices.DeleteFunc(good, func(id string) bool { return id == d.ID })
+		m.settle(transport.Ack, d)
+	}
+	require.NotContains(r, came, "large")
 }
 
 // readable checks that those are in the topic that err says nothing of.

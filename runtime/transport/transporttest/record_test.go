@@ -56,9 +56,14 @@ func TestReport(t *testing.T) {
 func TestHooksAreFields(t *testing.T) {
 	t.Parallel()
 	r := &rig{o: &Options{Lacks: map[string]string{"Kill": "it is immortal"}}}
-	require.Equal(t, "no Kill: it is immortal", hook("Kill")(r))
-	require.Equal(t, "no hook Restart", hook("Restart")(r))
-	require.Equal(t, "capability History is missing", history(r))
+	require.Equal(t, "no Kill: it is immortal", hook("Kill").missing(r))
+	require.Equal(t, "no hook Restart", hook("Restart").missing(r))
+	require.Equal(t, "capability History is missing", history().missing(r))
 	r.broker.Restart = func(TB) {}
-	require.Empty(t, hook("Restart")(r))
+	require.Empty(t, hook("Restart").missing(r))
+	for _, c := range cases() {
+		for _, n := range c.needs {
+			n.missing(r) // panics if there is no such field
+		}
+	}
 }

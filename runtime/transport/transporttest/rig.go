@@ -24,6 +24,7 @@ type rig struct {
 
 	prefix string // of every name, so that cases may share a broker
 	count  atomic.Int64
+	hurt   bool // connections were broken: closing them may say so
 }
 
 func newRig(tb TB, o *Options) *rig {
@@ -55,12 +56,16 @@ func (r *rig) rest(d time.Duration) {
 	}
 }
 
-// scale is the number of messages of a case that has many.
-func (r *rig) scale(full, short int) int {
-	if r.o.Short {
+// scale is a number of messages or rounds.
+func (r *rig) scale(short, normal, soak int) int {
+	switch {
+	case r.o.Soak:
+		return soak
+	case r.o.Short:
 		return short
+	default:
+		return normal
 	}
-	return full
 }
 
 // name makes one that is not used yet.
@@ -75,9 +80,7 @@ func (r *rig) connect() transport.Transport {
 	r.Cleanup(func() {
 		ctx, cancel := r.within()
 		defer cancel()
-		if err := tr.Close(ctx); err != nil {
-			r.Errorf("close transport: %v", err)
-		}
+		r.closed("transport", tr.Close(ctx))
 	})
 	return tr
 }
@@ -91,11 +94,21 @@ func (r *rig) producer(tr transport.Transport) transport.Producer {
 	r.Cleanup(func() {
 		ctx, cancel := r.within()
 		defer cancel()
-		if err := p.Close(ctx); err != nil {
-			r.Errorf("close producer: %v", err)
-		}
+		r.closed("producer", p.Close(ctx))
 	})
 	return p
+}
+
+// closed takes the error of a Close.
+func (r *rig) closed(what string, err error) {
+	r.Helper()
+	switch {
+	case err == nil:
+	case r.hurt:
+		r.Logf("close %s: %v", what, err)
+	default:
+		r.Errorf("close %s: %v", what, err)
+	}
 }
 
 func (r *rig) declare(mode transport.Topology, ds ...transport.Declaration) error {
@@ -162,6 +175,12 @@ func (s *stream) join(tr transport.Transport, change ...func(*transport.Consumer
 // member opens a consumer that change says everything about.
 func (r *rig) member(tr transport.Transport, change ...func(*transport.ConsumerConfig)) *member {
 	r.Helper()
+	m := &member{r: r, tr: tr, cfg: r.config(change...)}
+	m.open()
+	return m
+}
+
+func (r *rig) config(change ...func(*transport.ConsumerConfig)) transport.ConsumerConfig {
 	name := r.name("member")
 	cfg := transport.ConsumerConfig{
 		Name: name, Start: transport.StartEarliest, Topology: transport.TopologyDeclare,
@@ -172,9 +191,7 @@ func (r *rig) member(tr transport.Transport, change ...func(*transport.ConsumerC
 	for _, fn := range change {
 		fn(&cfg)
 	}
-	m := &member{r: r, tr: tr, cfg: cfg}
-	m.open()
-	return m
+	return cfg
 }
 
 func msg(id, key string) *message.Message {

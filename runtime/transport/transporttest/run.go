@@ -2,33 +2,18 @@ package transporttest
 
 import (
 	"context"
-	"runtime/debug"
-	"slices"
-	"sync"
+	"os"
 	"testing"
-	"time"
 )
 
 // Run runs every case as a subtest of t, several at once, and logs the report.
 // Cases that `go test -run` leaves out are not in it.
 func Run(t *testing.T, o Options) Report {
 	t.Helper()
-	o = o.withDefaults()
 	o.Short = o.Short || testing.Short()
-	report := each(o, nil, func(c testCase, res *Result) {
-		t.Run(c.name, func(t *testing.T) {
-			res.Case = c.name
-			defer func() {
-				if v := recover(); v != nil { // the other cases go on
-					t.Errorf("panic: %v\n%s", v, debug.Stack())
-				}
-				res.Failed = t.Failed()
-			}()
-			if res.Skip = c.run(t, &o); res.Skip != "" {
-				t.Skip(res.Skip)
-			}
-		})
-	})
+	o.Soak = o.Soak || os.Getenv("LEAT_SOAK") != ""
+	o = o.withDefaults()
+	report := RunCases(t, o.Parallel, all(&o))
 	t.Logf("transport conformance\n%v", report)
 	return report
 }
@@ -38,36 +23,15 @@ func Run(t *testing.T, o Options) Report {
 // the transport may have none.
 func Check(ctx context.Context, o Options, names ...string) Report {
 	o = o.withDefaults()
-	return each(o, names, func(c testCase, res *Result) {
-		res.Case = c.name
-		res.Failures = record(ctx, c.name, func(tb TB) { //nolint:contextcheck // tb carries it
-			res.Skip = c.run(tb, &o)
-		})
-		res.Failed = len(res.Failures) > 0
-	})
+	return CheckCases(ctx, o.Parallel, all(&o), names...) //nolint:contextcheck // cases have their own
 }
 
-// each runs the cases, several at a time, and gathers what came of them.
-func each(o Options, names []string, run func(testCase, *Result)) Report {
-	chosen := slices.DeleteFunc(cases(), func(c testCase) bool {
-		return len(names) > 0 && !slices.Contains(names, c.name)
-	})
-	report := make(Report, len(chosen))
-	next := make(chan int)
-	var wg sync.WaitGroup
-	for range o.Parallel {
-		wg.Go(func() {
-			for i := range next {
-				began := time.Now()
-				run(chosen[i], &report[i])
-				report[i].Took = time.Since(began)
-			}
-		})
+func all(o *Options) []Case {
+	var out []Case
+	for _, c := range cases() {
+		if one := c.of(o); one.Alone || !o.OnlyAlone {
+			out = append(out, one)
+		}
 	}
-	for i := range chosen {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
-	return slices.DeleteFunc(report, func(res Result) bool { return res.Case == "" })
+	return out
 }

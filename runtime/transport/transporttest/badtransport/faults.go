@@ -1,6 +1,9 @@
 package badtransport
 
-import "github.com/leat-io/leat/runtime/transport"
+import (
+	"github.com/leat-io/leat/runtime/transport"
+	"github.com/leat-io/leat/runtime/transport/transporttest"
+)
 
 // Fault is one broken promise.
 type Fault struct {
@@ -10,8 +13,11 @@ type Fault struct {
 	Caught string
 	Also   []string
 	Broad  bool
-	// New begins with a fresh broker, and gives what breaks each connection to it.
+	// New begins with a fresh broker, and gives what breaks each connection to
+	// it; nil if the broker itself is broken.
 	New func() func(transport.Transport) transport.Transport
+	// Broker breaks what a broker does when a hook of it is used; nil: nothing.
+	Broker func(*transporttest.Broker)
 }
 
 // All are the faults that the suite is known to find.
@@ -20,7 +26,8 @@ func All() []Fault {
 	all = append(all, receiving()...)
 	all = append(all, settling()...)
 	all = append(all, owning()...)
-	return append(all, opening()...)
+	all = append(all, opening()...)
+	return append(all, enduring()...)
 }
 
 // stateless is New for a fault that remembers nothing.

@@ -65,7 +65,7 @@ func opening() []Fault {
 			}),
 		},
 		{
-			Name: "crosses groups", Caught: "A5_groups", Also: []string{"A4_names", "A5_late_group", "A5_start", "SPI_depth", "SPI_verify"}, // which have several
+			Name: "crosses groups", Caught: "A5_groups", Also: []string{"A4_names", "A5_late_group", "A5_start", "G4_late_groups", "I3_frozen", "I8_half_open", "SPI_depth", "SPI_verify"}, // which have several
 			New: stateless(bad{
 				config: func(c *transport.ConsumerConfig) {
 					if transport.CheckName("group", c.Group) == nil {
@@ -84,7 +84,7 @@ func opening() []Fault {
 			}),
 		},
 		{
-			Name: "begins at the end", Caught: "A5_late_group", Also: []string{"A7_honest_publish", "E4_dead_letter_kept"}, // which read so
+			Name: "begins at the end", Caught: "A5_late_group", Also: []string{"A7_honest_publish", "E4_dead_letter_kept", "G4_late_groups"}, // which read so
 			New: stateless(bad{config: func(c *transport.ConsumerConfig) { c.Start = transport.StartLatest }}),
 		},
 		{

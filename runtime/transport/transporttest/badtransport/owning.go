@@ -83,7 +83,7 @@ func owning() []Fault {
 			}),
 		},
 		{
-			Name: "is out of the group when it does not receive", Caught: "C4_slow_handler",
+			Name: "is out of the group when it does not receive", Caught: "C4_slow_handler", Also: []string{"M6_idle"},
 			New: stateless(bad{open: func(c transport.Consumer, _ transport.ConsumerConfig) transport.Consumer {
 				idle := time.AfterFunc(time.Hour, func() { _ = c.Close(context.Background()) })
 				return &consumer{

@@ -14,7 +14,7 @@ import (
 func publishing() []Fault {
 	return []Fault{
 		{
-			Name: "loses one in a thousand", Caught: "A1_no_loss",
+			Name: "loses one in a thousand", Caught: "A1_no_loss", Also: []string{"G4_late_order", "G4_late_under_load"}, // which have as many
 			New: stateful(func() bad {
 				var n atomic.Int64
 				return bad{publish: func(p transport.Producer, ctx context.Context, topic string, msgs []*message.Message) error {
@@ -30,6 +30,7 @@ func publishing() []Fault {
 		},
 		{
 			Name: "keeps its errors to itself", Caught: "A7_honest_publish",
+			Also: []string{"A7_too_large", "C6_resets", "I3_frozen", "I4_cut", "I8_half_open", "I10_denied"},
 			New: stateless(bad{publish: func(p transport.Producer, ctx context.Context, topic string, msgs []*message.Message) error {
 				_ = p.Publish(ctx, topic, msgs...)
 				return nil

@@ -46,7 +46,10 @@ func receiving() []Fault {
 		},
 		{
 			Name: "overtakes", Caught: "B1_key_order",
-			Also: []string{"B2_release_order", "B3_order_after_close", "B3_order_after_kill", "B5_bytes", "C3_partial_batch"},
+			Also: []string{
+				"B2_release_order", "B3_order_after_close", "B3_order_after_kill", "B5_bytes", "C3_partial_batch",
+				"G4_late_order", "I9_unreachable", "M6_idle",
+			},
 			New: stateless(bad{open: received(func(ds []*transport.Delivery) []*transport.Delivery {
 				slices.Reverse(ds)
 				return ds
@@ -82,7 +85,7 @@ func receiving() []Fault {
 		},
 		{
 			Name: "ignores the limit", Caught: "B5_limit",
-			Also: []string{"A5_late_group", "A5_start", "C2_killed", "D2_never_early", "I1_reopen", "I1_restart", "SPI_declare"}, // which take some of many
+			Also: []string{"A5_late_group", "A5_start", "A7_too_large", "C2_killed", "D2_never_early", "I1_reopen", "I1_restart", "I2_crash", "SPI_declare"}, // which take some of many
 			New: stateless(bad{open: func(c transport.Consumer, _ transport.ConsumerConfig) transport.Consumer {
 				return &consumer{Consumer: c, receive: func(ctx context.Context, limit int, maxBytes int64) ([]*transport.Delivery, error) {
 					return c.Receive(ctx, limit+1, maxBytes)
@@ -118,7 +121,7 @@ func receiving() []Fault {
 			}}),
 		},
 		{
-			Name: "waits on when a Receive ends", Caught: "H4_receive_ends",
+			Name: "waits on when a Receive ends", Caught: "H4_receive_ends", Also: []string{"I3_frozen", "I8_half_open"},
 			New: stateless(bad{open: func(c transport.Consumer, _ transport.ConsumerConfig) transport.Consumer {
 				return &consumer{Consumer: c, receive: func(ctx context.Context, limit int, maxBytes int64) ([]*transport.Delivery, error) {
 					ds, err := c.Receive(ctx, limit, maxBytes)

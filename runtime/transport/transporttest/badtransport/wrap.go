@@ -18,6 +18,7 @@ type bad struct {
 	open    func(transport.Consumer, transport.ConsumerConfig) transport.Consumer
 	publish func(transport.Producer, context.Context, string, []*message.Message) error
 	depth   func(transport.Depth) transport.Depth
+	fail    func(error) error // of what could not be opened
 	close   func()
 }
 
@@ -33,6 +34,9 @@ func (b *bad) OpenConsumer(ctx context.Context, cfg transport.ConsumerConfig) (t
 		b.config(&cfg)
 	}
 	c, err := b.Transport.OpenConsumer(ctx, cfg)
+	if err != nil && b.fail != nil {
+		err = b.fail(err)
+	}
 	if err != nil || b.open == nil {
 		return c, err
 	}
@@ -41,6 +45,9 @@ func (b *bad) OpenConsumer(ctx context.Context, cfg transport.ConsumerConfig) (t
 
 func (b *bad) OpenProducer(ctx context.Context) (transport.Producer, error) {
 	p, err := b.Transport.OpenProducer(ctx)
+	if err != nil && b.fail != nil {
+		err = b.fail(err)
+	}
 	if err != nil || b.publish == nil {
 		return p, err
 	}
@@ -136,6 +143,11 @@ func each(change func(*transport.Delivery)) func(transport.Consumer, transport.C
 		}
 		return ds
 	})
+}
+
+// Deliveries breaks a transport by a change of what it hands out.
+func Deliveries(change func(*transport.Delivery)) func(transport.Transport) transport.Transport {
+	return stateless(bad{open: each(change)})()
 }
 
 // told is a consumer whose settlements are changed before the broker is told.
