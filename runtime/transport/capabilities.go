@@ -1,5 +1,7 @@
 package transport
 
+import "time"
+
 // Capabilities is what a broker can do, as configured. Everything that differs
 // between brokers is a field here: lint, docs, `list transports` and the
 // conformance suites read this and nothing else.
@@ -20,6 +22,10 @@ type Capabilities struct {
 	// ByteWindow: the broker hands out no more bytes than asked for. Else the
 	// bound on memory is prefetch times the largest message.
 	ByteWindow bool
+	// InFlight is how many deliveries of a topic one instance is handed before
+	// it has settled some, where the broker's client bounds that; 0: the credit
+	// alone does. What is so few is told at once and not in batches.
+	InFlight int
 	// History: a group that is declared later can begin with what was
 	// published before.
 	History bool
@@ -40,6 +46,14 @@ type Capabilities struct {
 	SQL bool
 	// MaxNameLength bounds topic and group names, in bytes.
 	MaxNameLength int
+	// DerivesNames: names of the broker's own are made of a topic and a group,
+	// joined by "--", which neither may then contain.
+	DerivesNames bool
+	// NeedsReader: a publish fails to a topic that no group reads.
+	NeedsReader bool
+	// AckTimeout is for how long a delivery may be held; then the broker takes
+	// it back. 0: for ever.
+	AckTimeout time.Duration
 }
 
 // Scope is how far an order reaches.

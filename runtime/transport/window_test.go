@@ -20,19 +20,23 @@ func TestWindow(t *testing.T) {
 		w := transport.NewWindow(start, limit)
 		open, settled := map[int64]bool{}, map[int64]bool{}
 		next, mark := start, start
+		type gap struct{ from, to int64 }
+		var wide []gap // those that have no bits
 
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
-				gap := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 70), rapid.Int64Range(0, 2000)).Draw(t, "gap")
+				width := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 70), rapid.Int64Range(0, 2000), rapid.Int64Range(100, 200), rapid.Int64Range(0, 1<<40)).Draw(t, "gap")
 				run := rapid.IntRange(1, 100).Draw(t, "run")
 				if len(open) == 0 {
-					mark = next + gap
+					mark, wide = next+width, nil
+				} else if width > 128 {
+					wide = append(wide, gap{next, next + width})
 				}
 				for i := range int64(run) {
-					w.Add(next + gap + i)
-					open[next+gap+i] = true
+					w.Add(next + width + i)
+					open[next+width+i] = true
 				}
-				next += gap + int64(run)
+				next += width + int64(run)
 			},
 			"settle": func(t *rapid.T) {
 				if len(open) == 0 {
@@ -59,7 +63,16 @@ func TestWindow(t *testing.T) {
 			"": func(t *rapid.T) {
 				require.Equal(t, mark, w.Mark())
 				require.Equal(t, len(open), w.Open())
-				require.Equal(t, next-mark >= int64(limit), w.Full())
+				require.Equal(t, next, w.Next())
+				require.Equal(t, slices.Sorted(maps.Keys(open)), slices.Collect(w.Pending()))
+				span := next - mark
+				for _, g := range wide {
+					if g.from >= mark {
+						span -= g.to - g.from
+					}
+					require.False(t, w.Settle(g.from+(g.to-g.from)/2), "in a gap")
+				}
+				require.Equal(t, span >= int64(limit), w.Full())
 				for offset := range open {
 					require.False(t, w.Done(offset), "offset %d", offset)
 				}
@@ -87,4 +100,20 @@ func TestWindowBehindOneThatIsStuck(t *testing.T) {
 	require.True(t, w.Settle(7))
 	require.Equal(t, int64(7+n), w.Mark())
 	require.False(t, w.Full())
+}
+
+// TestWindowOverGaps: what compaction leaves out costs nothing, however much it is.
+func TestWindowOverGaps(t *testing.T) {
+	t.Parallel()
+	w := transport.NewWindow(0, 100)
+	w.Add(0)
+	for i := int64(1); i < 50; i++ {
+		w.Add(i << 50)
+		require.False(t, w.Done(i<<50-1))
+		require.True(t, w.Settle(i<<50))
+	}
+	require.False(t, w.Full())
+	require.Equal(t, []int64{0}, slices.Collect(w.Pending()))
+	require.True(t, w.Settle(0))
+	require.Equal(t, int64(49<<50+1), w.Mark())
 }

@@ -1,0 +1,123 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+// retryTimeout is how long one request is tried before its error is told;
+// whoever asked tries again, and says so.
+const retryTimeout = 5 * time.Second
+
+var balancers = map[string]func() kgo.GroupBalancer{
+	balanceSticky: kgo.CooperativeStickyBalancer,
+	"sticky":      kgo.StickyBalancer,
+	"range":       kgo.RangeBalancer,
+	"roundrobin":  kgo.RoundRobinBalancer,
+}
+
+var codecs = map[string]kgo.CompressionCodec{
+	"snappy": kgo.SnappyCompression(),
+	"lz4":    kgo.Lz4Compression(),
+	"zstd":   kgo.ZstdCompression(),
+	"gzip":   kgo.GzipCompression(),
+	"none":   kgo.NoCompression(),
+}
+
+// client makes a connection to the cluster; it dials when it is first used.
+func (t *Transport) client(more ...kgo.Opt) (*kgo.Client, error) {
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(t.o.Brokers...),
+		kgo.ClientID(t.o.ClientID),
+		kgo.Dialer(t.dial),
+		kgo.MetadataMaxAge(t.o.MetadataAge),
+		kgo.MetadataMinAge(min(t.o.MetadataAge, time.Second)),
+		kgo.DisableClientMetrics(),
+		kgo.MaxDecompressBatchBytes(t.o.MaxBatchBytes),
+	}
+	if t.o.SASL != nil {
+		opts = append(opts, kgo.SASL(t.o.mechanism()))
+	}
+	c, err := kgo.NewClient(append(opts, more...)...)
+	if err != nil {
+		return nil, transport.Refuse(fmt.Errorf("kafka broker: %w", err))
+	}
+	return c, nil
+}
+
+// logger has the client's own words in the log at level debug: what matters of
+// them comes as an error, and once.
+type logger struct{ *slog.Logger }
+
+func (l logger) Level() kgo.LogLevel {
+	if l.Enabled(context.Background(), slog.LevelDebug) {
+		return kgo.LogLevelInfo
+	}
+	return kgo.LogLevelNone
+}
+
+func (l logger) Log(_ kgo.LogLevel, msg string, keyvals ...any) {
+	l.Debug("kafka client", "says", msg, slog.Group("detail", keyvals...))
+}
+
+// permanent are answers that waiting does not mend.
+var permanent = []error{
+	kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState,
+	kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.TransactionalIDAuthorizationFailed,
+	kerr.InvalidTopicException, kerr.InvalidGroupID, kerr.InvalidPartitions, kerr.InvalidReplicationFactor, kerr.InvalidConfig, kerr.PolicyViolation,
+	kerr.InconsistentGroupProtocol, kerr.InvalidSessionTimeout, kerr.UnsupportedVersion, kerr.UnsupportedAssignor, kerr.GroupMaxSizeReached,
+}
+
+// refuse marks what waiting does not mend, and says how to mend what people
+// commonly get wrong.
+func refuse(err error) error {
+	if err == nil || transport.Refused(err) {
+		return err
+	}
+	if hint := hintOf(err); hint != "" {
+		err = fmt.Errorf("%w: %s", err, hint)
+	}
+	if isPermanent(err) {
+		return transport.Refuse(err)
+	}
+	return err
+}
+
+func isPermanent(err error) bool {
+	for _, p := range permanent {
+		if errors.Is(err, p) {
+			return true
+		}
+	}
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
+	_, host := errors.AsType[x509.HostnameError](err)
+	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
+	return certificate || authority || host || noTLS
+}
+
+func hintOf(err error) string {
+	switch _, noTLS := errors.AsType[tls.RecordHeaderError](err); {
+	case noTLS:
+		return "the broker does not speak TLS at this port: leave tls out, or name its TLS port"
+	case errors.Is(err, kerr.InconsistentGroupProtocol):
+		return "the members of the group share out partitions in another way: give balancers one that they know too, such as [cooperative-sticky, range], or use another group"
+	case errors.Is(err, kerr.GroupAuthorizationFailed):
+		return "the user needs Read on the group"
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return "the user needs Read and Describe on topics it consumes, Write on those it publishes to, and Create to make them"
+	case errors.Is(err, kerr.InvalidSessionTimeout):
+		return "session_timeout is outside of the broker's group.min.session.timeout.ms and group.max.session.timeout.ms"
+	}
+	return ""
+}

@@ -1,0 +1,160 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+// producer publishes: idempotent, with confirmation by all copies in sync, and
+// keys where Java's default partitioner puts them.
+type producer struct {
+	t  *Transport
+	cl *kgo.Client
+}
+
+// deliveryTimeout is how long a message is tried before its publish fails.
+const deliveryTimeout = 20 * time.Second
+
+// OpenProducer opens a publisher.
+func (t *Transport) OpenProducer(context.Context) (transport.Producer, error) {
+	if _, err := t.admin(); err != nil {
+		return nil, err
+	}
+	p := &producer{t: t}
+	cl, err := t.client(
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerBatchCompression(codecs[t.o.Compression]),
+		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
+		kgo.ProducerBatchMaxBytesFn(p.maxBytes),
+		kgo.ProducerLinger(0),
+		kgo.RecordDeliveryTimeout(deliveryTimeout),
+		kgo.UnknownTopicRetries(4),
+	)
+	if err != nil {
+		return nil, err
+	}
+	p.cl = cl
+	return p, nil
+}
+
+func (p *producer) maxBytes(topic string) int32 {
+	p.t.mu.Lock()
+	defer p.t.mu.Unlock()
+	if s, ok := p.t.topics[topic]; ok {
+		return s.maxBytes
+	}
+	return int32(p.t.o.MaxMessageBytes) //nolint:gosec // bounded by the options
+}
+
+// Publish returns when all are confirmed, or it is known which are not.
+func (p *producer) Publish(ctx context.Context, topic string, msgs ...*message.Message) error {
+	if len(msgs) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("publish to %q: %w", topic, err)
+	}
+	settings, err := p.t.settings(ctx, topic)
+	switch {
+	case err == nil:
+	case hopeless(err):
+		return allFailed(topic, len(msgs), err)
+	default:
+		return fmt.Errorf("publish to %q: %w", topic, err)
+	}
+
+	results := make(chan result, len(msgs))
+	for i, m := range msgs {
+		r := recordOf(topic, m)
+		p.cl.Produce(ctx, r, func(_ *kgo.Record, err error) { results <- result{i, err} })
+	}
+	var failed []transport.PublishFailure
+	for range msgs {
+		select {
+		case r := <-results:
+			if r.err != nil {
+				failed = append(failed, p.failure(topic, settings, msgs[r.i], r))
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("publish to %q: %w", topic, context.Cause(ctx))
+		}
+	}
+	if len(failed) > 0 {
+		return &transport.PublishError{Topic: topic, Failed: failed}
+	}
+	return nil
+}
+
+type result struct {
+	i   int
+	err error
+}
+
+func recordOf(topic string, m *message.Message) *kgo.Record {
+	r := &kgo.Record{Topic: topic, Value: m.Payload, Headers: recordHeaders(m.UUID, m.Metadata)}
+	if key := m.Metadata.Get(transport.KeyHeader); key != "" {
+		r.Key = []byte(key)
+	}
+	if m.Payload != nil {
+		r.Value = append(make([]byte, 0, len(m.Payload)), m.Payload...) // the caller may change it when its context ends
+	}
+	return r
+}
+
+// failure sorts one message's error.
+func (p *producer) failure(topic string, s topicSettings, m *message.Message, r result) transport.PublishFailure {
+	f := transport.PublishFailure{Index: r.i, Err: refuse(r.err)}
+	switch {
+	case errors.Is(r.err, kerr.MessageTooLarge), errors.Is(r.err, kerr.RecordListTooLarge):
+		p.t.forget(topic) // its limit may have changed; if so, the others of its batch were small enough
+		size := sizeOf(m)
+		f.Permanent = size > int64(s.maxBytes)
+		f.Err = fmt.Errorf("message of %d bytes, where the topic takes %d: %w", size, s.maxBytes, r.err)
+	case errors.Is(r.err, kerr.UnknownTopicOrPartition), errors.Is(r.err, kerr.UnknownTopicID):
+		p.t.forget(topic)
+	case errors.Is(r.err, kerr.InvalidRecord):
+		f.Permanent = true
+	default:
+		f.Permanent = hopeless(r.err)
+	}
+	return f
+}
+
+// sizeOf is what a message takes in a batch of its own, at most.
+func sizeOf(m *message.Message) int64 {
+	const batch, record, header = 12 + 61, 40, 10
+	n := batch + record + len(m.Payload) + header + len(m.UUID) + len(uuidHeader)
+	for k, v := range m.Metadata {
+		n += header + len(k) + len(v)
+	}
+	return int64(n)
+}
+
+// hopeless tells whether a publish can never succeed. A login that is denied
+// may be mended.
+func hopeless(err error) bool {
+	return (isPermanent(err) || transport.Refused(err)) && !errors.Is(err, kerr.SaslAuthenticationFailed)
+}
+
+func allFailed(topic string, n int, err error) error {
+	e := &transport.PublishError{Topic: topic}
+	for i := range n {
+		e.Failed = append(e.Failed, transport.PublishFailure{Index: i, Err: err, Permanent: true})
+	}
+	return e
+}
+
+// Close waits for what is on its way, up to the end of ctx.
+func (p *producer) Close(ctx context.Context) error {
+	err := p.cl.Flush(ctx)
+	p.cl.Close()
+	return err
+}

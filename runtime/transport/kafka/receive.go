@@ -1,0 +1,208 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+// Receive hands out what was fetched, and waits for more.
+func (c *consumer) Receive(ctx context.Context, limit int, maxBytes int64) ([]*transport.Delivery, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if ds, err := c.take(limit, maxBytes); len(ds) > 0 || err != nil {
+			return ds, err
+		}
+		idle, err := c.poll(ctx, false)
+		if idle {
+			c.commitPassed(ctx)
+			_, err = c.poll(ctx, true)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// take hands out what there is, one partition after the other.
+func (c *consumer) take(limit int, maxBytes int64) (ds []*transport.Delivery, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return nil, c.err
+	}
+	m := maker{left: limit}
+	need := int64(0)
+	for i := range c.spells {
+		at := (c.first + i) % len(c.spells)
+		s := c.spells[at]
+		for len(ds) < limit {
+			h := s.give(&m)
+			if h == nil {
+				break
+			}
+			if h.size > maxBytes {
+				need = max(need, h.size)
+				break
+			}
+			s.took(h)
+			maxBytes -= h.size
+			ds = append(ds, &h.Delivery)
+		}
+		c.adjust(s)
+		if len(ds) == limit {
+			c.first = at
+			break
+		}
+	}
+	c.held += len(ds)
+	if c.held > c.crowd {
+		poke(c.hurry)
+	}
+	if len(ds) == 0 && need > 0 {
+		return nil, transport.NeedBytes(need)
+	}
+	return ds, nil
+}
+
+// adjust has the client stop fetching a partition that is not handed out while
+// something of it is here, and go on when that is gone. c.mu is held.
+func (c *consumer) adjust(s *spell) {
+	switch full := !s.ready() && (len(s.queue) > 0 || s.first != nil); {
+	case full && !s.stopped:
+		s.stopped = true
+		c.cl.PauseFetchPartitions(map[string][]int32{s.topic: {s.part}})
+	case s.stopped && s.ready() && len(s.queue) == 0:
+		s.stopped = false
+		c.cl.ResumeFetchPartitions(map[string][]int32{s.topic: {s.part}})
+	}
+}
+
+// poll has the client's records put with their spells. If there are none it is
+// idle, or waits until there are some, ctx ends, or something else is to be
+// looked at.
+func (c *consumer) poll(ctx context.Context, wait bool) (idle bool, err error) {
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	defer func() { <-c.turn }()
+	c.bombs.grown.Store(0)
+	fetches := c.cl.PollFetches(nil) //nolint:staticcheck,contextcheck // without a context it does not wait
+	if len(fetches) == 0 {
+		if !wait {
+			return true, nil
+		}
+		waiting, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if !c.mayWait(cancel) {
+			return false, nil
+		}
+		fetches = c.cl.PollFetches(waiting)
+		c.waited()
+	}
+	return false, c.sort(fetches)
+}
+
+// mayWait notes how to end a poll; false if it is not to wait.
+func (c *consumer) mayWait(cancel func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stirred || c.yielding > 0 {
+		c.stirred = false
+		return false
+	}
+	c.endPoll = cancel
+	return true
+}
+
+func (c *consumer) waited() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.endPoll, c.stirred = nil, false
+}
+
+// stir has Receive look again. c.mu is held.
+func (c *consumer) stir() {
+	c.stirred = true
+	if c.endPoll != nil {
+		c.endPoll()
+	}
+}
+
+// sort puts what a poll has brought where it belongs.
+func (c *consumer) sort(fetches kgo.Fetches) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var failed error
+	for i := range fetches {
+		bytes := fetchBytes(&fetches[i])
+		for j := range fetches[i].Topics {
+			ft := &fetches[i].Topics[j]
+			for k := range ft.Partitions {
+				fp := &ft.Partitions[k]
+				s := c.spellOf(ft.Topic, fp.Partition)
+				if fp.Err != nil {
+					if err := c.fault(s, ft.Topic, fp); failed == nil {
+						failed = err
+					}
+				}
+				if s == nil || s.leaving || len(fp.Records) == 0 {
+					continue
+				}
+				s.enqueue(fp.Records, bytes)
+			}
+		}
+	}
+	if failed != nil && c.err == nil {
+		c.err = failed
+	}
+	return failed
+}
+
+// fault judges an error that came with records. nil: the consumer goes on.
+// c.mu is held.
+func (c *consumer) fault(s *spell, topic string, fp *kgo.FetchPartition) error {
+	err := fp.Err
+	loss, isLoss := errors.AsType[*kgo.ErrDataLoss](err)
+	large, isLarge := errors.AsType[*kgo.ErrDecompressTooLarge](err)
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errInflated):
+		return nil
+	case errors.Is(err, kgo.ErrClientClosed):
+		return fmt.Errorf("receive from group %q: %w", c.cfg.Group, transport.ErrClosed)
+	case errors.Is(err, kerr.FencedInstanceID):
+		return c.fenced()
+	case isLarge && s != nil:
+		c.log.Error("partition stands still: a compressed batch is larger than max_batch_bytes; raise that, or set the group's position behind it",
+			"topic", topic, "partition", fp.Partition, "offset", large.Offset, "next_offset", large.NextOffset, "max_batch_bytes", c.t.o.MaxBatchBytes)
+		return nil
+	case isLoss:
+		return fmt.Errorf("%w: the position is looked up again", loss)
+	case kerr.IsRetriable(err) && !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.UnknownTopicID):
+		return nil // the client tries again
+	case topic == "":
+		return refuse(fmt.Errorf("group %q: %w", c.cfg.Group, err))
+	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.InconsistentTopicID):
+		return fmt.Errorf("topic %q was deleted, or made again: %w", topic, err)
+	default:
+		return refuse(fmt.Errorf("partition %d of topic %q: %w", fp.Partition, topic, err))
+	}
+}
+
+func (c *consumer) spellOf(topic string, part int32) *spell {
+	for _, s := range c.spells {
+		if s.part == part && s.topic == topic {
+			return s
+		}
+	}
+	return nil
+}
