@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -49,7 +50,7 @@ func (t *testTLS) Validate() error {
 func testFacts(c *Config) Facts {
 	byKind := map[string]BrokerFacts{
 		"kafka":  {KeyOrderScope: ScopeGroup, Networked: true},
-		"amqp":   {KeyOrderScope: ScopeWorker, Networked: true, DerivesNames: true},
+		"amqp":   {KeyOrderScope: ScopeWorker, Networked: true, DerivesNames: true, NeedsReader: true, AckTimeout: Duration(30 * time.Minute)},
 		"sqlite": {KeyOrderScope: ScopeGroup, SQL: true},
 		"memory": {KeyOrderScope: ScopeWorker},
 	}

@@ -29,6 +29,10 @@ type BrokerFacts struct {
 	SQL bool
 	// DerivesNames says that the transport makes names of its own from topic and group ({topic}--{group}).
 	DerivesNames bool
+	// NeedsReader says that what is published to a topic is refused while no group reads it.
+	NeedsReader bool
+	// AckTimeout is after how long the broker takes back what is not settled; 0 means never.
+	AckTimeout Duration
 	// MaxName bounds the length of a topic's name; 0 means 249.
 	MaxName int
 }
@@ -60,6 +64,8 @@ func (c *Config) Lint(facts Facts) (errs, warnings []Problem) {
 		l.order(consumer)
 		l.dedup(consumer)
 		l.names(consumer)
+		l.held(consumer)
+		l.readers(consumer)
 	}
 	for _, r := range []*report{&l.errs, &l.warnings} {
 		for i := range r.problems {

@@ -148,6 +148,43 @@ func find(n *node, keys []string) (place, bool) {
 	return keyPlace(n, keys[0]), true
 }
 
+// held warns where a message may be held for longer than the broker lets it: it waits for its turn, behind all others of its
+// key at worst, and then for its attempts.
+func (l *linter) held(c *Consumer) {
+	most := l.Facts.Brokers[c.Broker].AckTimeout
+	if most == 0 || c.Timeout == 0 {
+		return
+	}
+	path := "consumers." + c.Name
+	turns, per := (c.Prefetch+c.Concurrency-1)/max(1, c.Concurrency), fmt.Sprintf("prefetch ÷ concurrency = %d", (c.Prefetch+c.Concurrency-1)/max(1, c.Concurrency))
+	if c.OrderedBy.Mode == OrderedByKey || c.OrderedBy.Mode == OrderedByPartition || c.OrderedBy.Mode == "" && l.Facts.Brokers[c.Broker].KeyOrderScope == ScopeGroup {
+		turns, per = c.Prefetch, fmt.Sprintf("prefetch = %d, all of one key", c.Prefetch)
+	}
+	longest := saturated(float64(turns)*float64(c.Timeout) + float64(c.Retry.Longest(c.Timeout)))
+	if longest > most {
+		l.warnings.add(l.at(c, "prefetch", "timeout", "concurrency"), path+".prefetch",
+			"%s: a message may be held for %s (%s times timeout %s, and %s), and %s takes it back after %s, so that it runs again; lower prefetch or timeout, or raise consumer_timeout at the broker and here",
+			path, longest.rounded(), per, c.Timeout, attempts(c.Retry.Attempts), l.BrokerOf(c.Broker).Kind, most)
+	}
+}
+
+// readers warns of outputs that nobody here reads, where the broker refuses what nobody reads.
+func (l *linter) readers(c *Consumer) {
+	broker, topic := cmp.Or(c.PublishTo.Broker, c.Broker), c.PublishTo.Topic
+	if topic == "" || !l.Facts.Brokers[broker].NeedsReader {
+		return
+	}
+	for _, other := range l.Consumers {
+		if l.BrokerOf(other.Broker).identity() == l.BrokerOf(broker).identity() && slices.Contains(other.Topics, topic) {
+			return
+		}
+	}
+	path := "consumers." + c.Name + ".publish_to"
+	l.warnings.add(l.at(c, "publish_to"), path,
+		"%s: no consumer here reads %q, and %s refuses what no queue takes: until another service has its queue bound, publishing is tried again and intake stops; the same holds for topics that handlers emit to",
+		path, topic, l.BrokerOf(broker).Kind)
+}
+
 // rounded is the duration rounded up to something short to write.
 func (d Duration) rounded() Duration {
 	unit := time.Second

@@ -1,0 +1,118 @@
+package amqp
+
+import (
+	"context"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+// Kill leaves a consumer as a killed process does: its socket is closed.
+func Kill(c transport.Consumer) {
+	killed := c.(*consumer)
+	killed.late.end()
+	killed.late.stop()
+	_ = killed.conn.raw.Close()
+}
+
+// Queue names the queue of a group.
+func Queue(topic, group string) string { return queueName(topic, group) }
+
+// DelayQueues names all that a queue may have.
+func DelayQueues(queue string) []string {
+	var names []string
+	step := shortestDelay
+	for range delaySteps {
+		names = append(names, delayQueue(queue, step))
+		step *= 4
+	}
+	return names
+}
+
+// StepFor is the time of the delay queue for a wait.
+func StepFor(wait time.Duration) time.Duration { return stepFor(wait) }
+
+// CutPublisher ends the connection that publishes.
+func CutPublisher(ctx context.Context, tr transport.Transport) error {
+	c, err := tr.(*Transport).outgoing.get(ctx)
+	if err != nil {
+		return err
+	}
+	return c.raw.Close()
+}
+
+// Arguments are those of a queue that is made at a broker of a version.
+func Arguments(tr transport.Transport, v string) map[string]any {
+	return tr.(*Transport).arguments(parseVersion(v), false)
+}
+
+// Explain is what becomes of a broker's error.
+func Explain(err error) error { return explain(err) }
+
+// Round gives a header value back after it was text.
+func Round(name string, v any) (string, any) {
+	back := decodeTypes(encodeTypes([]typedHeader{{name, v}}))
+	if len(back) != 1 {
+		return "", nil
+	}
+	return back[0].name, back[0].value
+}
+
+// Render is a header value as metadata has it.
+func Render(v any) string { return render(v) }
+
+// Encode makes what is published of a message.
+func Encode(tr transport.Transport, m *message.Message, frameSize int) (amqp091.Publishing, error) {
+	return tr.(*Transport).encode(m, frameSize)
+}
+
+// Decode reads a delivery.
+func Decode(in amqp091.Delivery) (d transport.Delivery) {
+	decode(&in, &d)
+	return d
+}
+
+// Acks drives the acks of a channel without one: take adds deliveries, and
+// each of settle acks some and gives what is told, a negative tag for multiple.
+type Acks struct {
+	s    *subscription
+	tags map[uint64]*handed
+}
+
+// NewAcks has a prefetch, and a timer that never fires.
+func NewAcks(prefetch int) *Acks {
+	return &Acks{s: &subscription{prefetch: prefetch, lingers: true}, tags: map[uint64]*handed{}}
+}
+
+// Take adds the deliveries up to a tag.
+func (a *Acks) Take(upTo uint64) {
+	for tag := uint64(len(a.tags)) + 1; tag <= upTo; tag++ {
+		h := &handed{s: a.s, tag: tag}
+		a.tags[tag] = h
+		a.s.link(h)
+	}
+}
+
+// Settle acks tags; all is as for flush.
+func (a *Acks) Settle(all bool, tags ...uint64) []int64 {
+	a.s.mu.Lock()
+	for _, tag := range tags {
+		a.s.ack(a.tags[tag])
+	}
+	a.s.mu.Unlock()
+	var told []int64
+	for _, f := range a.s.acks(all) {
+		tag := int64(f.tag)
+		if f.multiple {
+			tag = -tag
+		}
+		told = append(told, tag)
+	}
+	return told
+}
+
+// Open counts what is not acked.
+func (a *Acks) Open() int64 { return a.s.unsettled() }

@@ -1,0 +1,196 @@
+package amqp
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/leat-io/leat/runtime/transport"
+)
+
+// subscription is a channel that consumes one queue. mu guards what is held;
+// telling is taken before it by who writes acks, so that they leave in order.
+type subscription struct {
+	c        *consumer
+	topic    string
+	queue    string
+	session  uint64
+	prefetch int
+	a        *transport.Assignment
+	ch       *amqp091.Channel
+
+	deliveries <-chan amqp091.Delivery
+	closed     <-chan *amqp091.Error
+	cancelled  <-chan string
+
+	telling sync.Mutex
+
+	mu      sync.Mutex
+	paused  bool
+	over    bool      // nothing can be told any more
+	ready   []*handed // for Receive, in order of their tags
+	first   *handed   // all that the broker was not told of, in order of their tags
+	last    *handed
+	open    int64     // of those, without an ack
+	ahead   []*handed // of those, with one
+	linger  *time.Timer
+	lingers bool // until those ahead are told one by one
+	moved   bool // some were told since then, with those before them
+	toldAt  time.Time
+}
+
+// handed is one delivery while the broker waits for its ack.
+type handed struct {
+	s          *subscription
+	tag        uint64
+	d          transport.Delivery  // of its first hand-over
+	give       *transport.Delivery // of its next: the engine knows them by their addresses
+	out        *transport.Delivery // as the engine has it; nil while it has not
+	acked      bool
+	told       bool // of its ack
+	next, prev *handed
+}
+
+// start lets deliveries in.
+func (s *subscription) start() {
+	go s.pump()
+	go s.watch()
+}
+
+// pump takes in what the broker sends.
+func (s *subscription) pump() {
+	for in := range s.deliveries {
+		h := &handed{s: s, tag: in.DeliveryTag}
+		h.give = &h.d
+		decode(&in, &h.d)
+		h.d.Topic, h.d.Session, h.d.Assignment, h.d.Tag = s.topic, s.session, s.a, h
+		h.d.Offset = int64(in.DeliveryTag) //nolint:gosec // counts up from 1
+		wait := time.Until(h.d.NotBefore)
+		s.mu.Lock()
+		switch {
+		case s.over:
+		case wait >= shortestDelay:
+			s.link(h)
+			s.c.late.add(h, transport.Settlement{
+				Delivery: &h.d, After: wait, Attempts: h.d.Attempts, FirstFailure: h.d.FirstFailure, LastError: h.d.LastError,
+			})
+		default:
+			s.link(h)
+			s.ready = append(s.ready, h)
+			if len(s.ready) == 1 {
+				s.c.poke()
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+// watch ends the consumer with this channel.
+func (s *subscription) watch() {
+	select {
+	case _, deleted := <-s.cancelled:
+		if deleted {
+			s.c.fail(s.c.t.gone(s))
+		}
+	case err := <-s.closed:
+		if err != nil {
+			s.c.fail(fmt.Errorf("channel of queue %q: %w", s.queue, explain(err)))
+		}
+	}
+}
+
+// gone notes that a queue was deleted under its consumer.
+func (t *Transport) gone(s *subscription) error {
+	t.mu.Lock()
+	t.deleted[s.queue]++
+	n := t.deleted[s.queue]
+	t.mu.Unlock()
+	s.c.cfg.Log.Error("queue was deleted under its consumer: what was in it is lost", "queue", s.queue, "times", n, "then", t.o.QueueDeleted)
+	return fmt.Errorf("queue %q was deleted under its consumer", s.queue)
+}
+
+// take hands out what is ready.
+func (s *subscription) take(ds []*transport.Delivery, limit int) []*transport.Delivery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paused || s.over {
+		return ds
+	}
+	n := min(limit-len(ds), len(s.ready))
+	for _, h := range s.ready[:n] {
+		h.out = h.give
+		ds = append(ds, h.out)
+	}
+	clear(s.ready[:n])
+	if s.ready = s.ready[n:]; len(s.ready) == 0 {
+		s.ready = nil
+	}
+	return ds
+}
+
+// putBack has Receive hand out h once more, as again, at its place. mu is held.
+func (s *subscription) putBack(h *handed, again *transport.Delivery) {
+	h.give, h.out = again, nil
+	i := len(s.ready)
+	for i > 0 && s.ready[i-1].tag > h.tag {
+		i--
+	}
+	s.ready = slices.Insert(s.ready, i, h)
+	s.c.poke()
+}
+
+// link adds what came, as the last. mu is held.
+func (s *subscription) link(h *handed) {
+	h.prev = s.last
+	if s.last == nil {
+		s.first = h
+	} else {
+		s.last.next = h
+	}
+	s.last = h
+	s.open++
+}
+
+// unlink forgets what the broker is told of. mu is held.
+func (s *subscription) unlink(h *handed) {
+	if h.prev == nil {
+		s.first = h.next
+	} else {
+		h.prev.next = h.next
+	}
+	if h.next == nil {
+		s.last = h.prev
+	} else {
+		h.next.prev = h.prev
+	}
+	h.next, h.prev, h.told = nil, nil, true
+}
+
+// unsettled counts what is held here without an ack.
+func (s *subscription) unsettled() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open
+}
+
+// revoke ends the spell: nothing is told, and nothing handed out, any more.
+func (s *subscription) revoke() {
+	s.mu.Lock()
+	s.over = true
+	s.ready = nil
+	if s.linger != nil {
+		s.linger.Stop()
+	}
+	s.mu.Unlock()
+	s.a.Revoke()
+}
+
+// end forgets the subscription.
+func (s *subscription) end() {
+	s.c.t.mu.Lock()
+	delete(s.c.t.members, s)
+	s.c.t.mu.Unlock()
+}
