@@ -55,11 +55,11 @@ var (
 )
 
 // TestDocsNameTestsThatAreThere: each test that a page names is in the tree. A
-// case within it is a text in one of its package's files, or of the suite that
-// it runs.
+// case within it is a text in one of its package's files, or of a suite that
+// it may run.
 func TestDocsNameTestsThatAreThere(t *testing.T) {
 	t.Parallel()
-	const suite = "runtime/transport/transporttest"
+	suites := []string{"runtime/transport/transporttest", "runtime/conformance"}
 	folders := map[string][]string{} // of the files that have a test, by its name
 	sources := map[string]string{}   // by folder
 	walkSources(t, func(path, source string) {
@@ -80,7 +80,7 @@ func TestDocsNameTestsThatAreThere(t *testing.T) {
 				continue
 			}
 			found := false
-			for _, dir := range append(folders[m[1]], suite) {
+			for _, dir := range append(suites, folders[m[1]]...) {
 				found = found || strings.Contains(sources[dir], `"`+m[2]+`"`)
 			}
 			require.True(t, found, "%s: %s has no case %q", page, m[1], m[2])

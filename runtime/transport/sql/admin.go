@@ -18,12 +18,12 @@ var (
 	_ transport.Migrator   = (*Transport)(nil)
 )
 
-// Database is the path of the file.
-func (t *Transport) Database() string { return t.o.Path }
+// Database names it, without a password.
+func (t *Transport) Database() string { return t.to.Name() }
 
 // Pending lists the migrations that were not applied yet.
 func (t *Transport) Pending(ctx context.Context) ([]transport.Migration, error) {
-	pending, err := sqldb.Pending(ctx, t.sqlite())
+	pending, err := sqldb.Pending(ctx, t.to)
 	out := make([]transport.Migration, len(pending))
 	for i, m := range pending {
 		out[i] = transport.Migration(m)
@@ -33,21 +33,17 @@ func (t *Transport) Pending(ctx context.Context) ([]transport.Migration, error) 
 
 // Migrate applies them, whatever the topology is: that is asked for by name.
 func (t *Transport) Migrate(ctx context.Context) error {
-	db, err := sqldb.Open(ctx, t.sqlite())
+	db, err := sqldb.Open(ctx, t.to)
 	if err != nil {
 		return refuse(err)
 	}
 	return db.Close()
 }
 
-// Check has SQLite look through the whole file.
+// Check has the database look through what is stored.
 func (t *Transport) Check(ctx context.Context) ([]string, error) {
-	complaints, err := sqldb.Check(ctx, t.sqlite())
+	complaints, err := sqldb.Check(ctx, t.to)
 	return complaints, refuse(err)
-}
-
-func (t *Transport) sqlite() sqldb.Options {
-	return sqldb.Options{Path: t.o.Path, Synchronous: t.o.Synchronous}
 }
 
 // Groups lists all groups. A database that is not there has none, and is not made.
@@ -57,7 +53,7 @@ func (t *Transport) Groups(ctx context.Context) ([]transport.GroupInfo, error) {
 		return nil, err
 	}
 	var all []transport.GroupInfo
-	err = look(ctx, db, "SELECT t.name, g.name FROM leat_groups g JOIN leat_topics t ON t.id = g.topic_id ORDER BY t.name, g.name", nil,
+	err = db.look(ctx, "SELECT t.name, g.name FROM leat_groups g JOIN leat_topics t ON t.id = g.topic_id ORDER BY t.name, g.name", nil,
 		func(r *stdsql.Rows) (bool, error) {
 			var g transport.GroupInfo
 			err := r.Scan(&g.Topic, &g.Group)
@@ -85,17 +81,19 @@ func (t *Transport) Groups(ctx context.Context) ([]transport.GroupInfo, error) {
 }
 
 // existing connects to a database that is there.
-func (t *Transport) existing(ctx context.Context) (*sqldb.DB, error) {
-	if _, err := os.Stat(t.o.Path); errors.Is(err, fs.ErrNotExist) {
-		return nil, transport.Refuse(fmt.Errorf("database %s does not exist: nothing was published to it or consumed from it", t.o.Path))
+func (t *Transport) existing(ctx context.Context) (*database, error) {
+	if !t.to.Dialect.Server() {
+		if _, err := os.Stat(t.to.Path); errors.Is(err, fs.ErrNotExist) {
+			return nil, transport.Refuse(fmt.Errorf("database %s does not exist: nothing was published to it or consumed from it", t.to.Path))
+		}
 	}
 	return t.connect(ctx, transport.TopologyVerify)
 }
 
 // members gives the instances whose leases run, by the database's clock.
-func (t *Transport) members(ctx context.Context, db *sqldb.DB, topicName, group string) ([]string, error) {
+func (t *Transport) members(ctx context.Context, db *database, topicName, group string) ([]string, error) {
 	var alive []string
-	err := look(ctx, db, t.alive(), []any{topicName, group}, func(r *stdsql.Rows) (bool, error) {
+	err := db.look(ctx, t.alive(), []any{topicName, group}, func(r *stdsql.Rows) (bool, error) {
 		var instance string
 		err := r.Scan(&instance)
 		alive = append(alive, instance)
@@ -124,7 +122,7 @@ func (t *Transport) DropGroup(ctx context.Context, topicName, group string) erro
 	for {
 		done := false
 		err := db.InTx(ctx, func(tx *stdsql.Tx) error {
-			done, err = t.dropSome(context.WithoutCancel(ctx), db, tx, topicName, group)
+			done, err = t.dropSome(within(ctx, db), db, tx, topicName, group)
 			return err
 		})
 		if err != nil || done {
@@ -137,17 +135,17 @@ func (t *Transport) DropGroup(ctx context.Context, topicName, group string) erro
 }
 
 // dropSome deletes one batch; done says that the group went with it.
-func (t *Transport) dropSome(ctx context.Context, db *sqldb.DB, tx *stdsql.Tx, topicName, group string) (done bool, err error) {
-	tp, err := findTopic(ctx, tx, topicName)
+func (t *Transport) dropSome(ctx context.Context, db *database, tx *stdsql.Tx, topicName, group string) (done bool, err error) {
+	tp, err := findTopic(ctx, db, tx, topicName)
 	if err != nil {
 		return false, noGroup(err)
 	}
-	id, err := groupID(ctx, tx, tp, group)
+	id, err := groupID(ctx, db, tx, tp, group)
 	if err != nil {
 		return false, noGroup(err)
 	}
 	var members []string
-	err = each(ctx, db, tx, t.alive(), []any{topicName, group}, func(r *stdsql.Rows) error {
+	err = db.each(ctx, tx, t.alive(), []any{topicName, group}, func(r *stdsql.Rows) error {
 		var instance string
 		err := r.Scan(&instance)
 		members = append(members, instance)
@@ -161,25 +159,23 @@ func (t *Transport) dropSome(ctx context.Context, db *sqldb.DB, tx *stdsql.Tx, t
 	}
 	left := int64(dropBatch)
 	for _, table := range []string{"leat_deliveries", "leat_delayed", "leat_attempts"} {
-		res, err := exec(ctx, db, tx, "DELETE FROM "+table+" WHERE topic_id = ?1 AND group_id = ?2 AND (part, id) IN"+
-			" (SELECT part, id FROM "+table+" WHERE topic_id = ?1 AND group_id = ?2 LIMIT ?3)", tp.id, id, left)
+		n, err := db.changed(ctx, tx, t.d.deleteSome(table), tp.id, id, left)
 		if err != nil {
 			return false, fmt.Errorf("group %q of topic %q: %s: %w", group, topicName, table, err)
-		}
-		n, err := res.RowsAffected()
-		if err != nil {
-			return false, err
 		}
 		if left -= n; left == 0 {
 			return false, nil
 		}
 	}
 	for _, rest := range []string{"leat_partitions WHERE group_id = ?", "leat_members WHERE group_id = ?", "leat_groups WHERE id = ?"} {
-		if _, err := exec(ctx, db, tx, "DELETE FROM "+rest, id); err != nil {
+		if _, err := db.exec(ctx, tx, "DELETE FROM "+rest, id); err != nil {
 			return false, fmt.Errorf("group %q of topic %q: %w", group, topicName, err)
 		}
 	}
-	return true, nil
+	if db.Dialect.Server() { // publishers are to learn that it has gone
+		_, err = raise(ctx, db, tx, tp)
+	}
+	return true, err
 }
 
 func noGroup(err error) error {

@@ -2,7 +2,6 @@ package sql
 
 import (
 	"context"
-	stdsql "database/sql"
 	"maps"
 	"slices"
 	"time"
@@ -74,20 +73,7 @@ func (c *consumer) behind(ctx context.Context, jobs []*job, b *budget) error {
 
 // unheld adds to found what lies behind the cursors and is not held.
 func (c *consumer) unheld(ctx context.Context, jobs []*job, found map[int64]*job) error {
-	args := make([]any, 0, 7*len(jobs))
-	for slot, j := range jobs {
-		args = append(args, slot, j.s.src.id, j.s.src.group, j.s.part, j.back, j.cursor, backRows)
-	}
-	ids := make([][]int64, len(jobs))
-	err := look(ctx, c.db, c.t.d.behind(len(jobs)), args, func(r *stdsql.Rows) (bool, error) {
-		var slot int
-		var id int64
-		if err := r.Scan(&slot, &id); err != nil {
-			return false, err
-		}
-		ids[slot] = append(ids[slot], id)
-		return true, nil
-	})
+	ids, err := c.t.d.behind(ctx, c.db, jobs, backRows)
 	if err != nil {
 		return err
 	}
@@ -110,23 +96,18 @@ func (c *consumer) unheld(ctx context.Context, jobs []*job, found map[int64]*job
 func (c *consumer) fetch(ctx context.Context, ids []int64, found map[int64]*job, b *budget) error {
 	some := ids[:min(len(ids), b.rows)]
 	done := 0
-	var m row
-	err := look(ctx, c.db, c.t.d.byID(),
-		[]any{c.t.d.numbers(some)}, func(r *stdsql.Rows) (bool, error) {
-			if err := m.scan(r); err != nil {
-				return false, err
-			}
-			for some[done] < m.id { // no such message
-				j := found[some[done]]
-				j.orphans = append(j.orphans, some[done])
-				done++
-			}
-			if !b.take(&m, found[m.id].s) {
-				return false, nil
-			}
+	err := c.t.d.byID(ctx, c.db, some, func(m *row) (bool, error) {
+		for some[done] < m.id { // no such message
+			j := found[some[done]]
+			j.orphans = append(j.orphans, some[done])
 			done++
-			return true, nil
-		})
+		}
+		if !b.take(m, found[m.id].s) {
+			return false, nil
+		}
+		done++
+		return true, nil
+	})
 	if err != nil {
 		return err
 	}

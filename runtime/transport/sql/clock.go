@@ -33,7 +33,7 @@ func (k *clock) now() int64 {
 func (c *consumer) follow(ctx context.Context, tx *stdsql.Tx) error {
 	var db int64
 	before := time.Now()
-	if err := first(ctx, c.db, tx, "SELECT "+c.t.d.clock(), nil, &db); err != nil {
+	if err := c.db.first(ctx, tx, "SELECT "+c.t.d.clock(), nil, &db); err != nil {
 		return err
 	}
 	c.clock.observe(db, before, time.Now())

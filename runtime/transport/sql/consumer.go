@@ -17,7 +17,7 @@ import (
 // consumer is one member of a group, for one or more topics.
 type consumer struct {
 	t       *Transport
-	db      *sqldb.DB
+	db      *database
 	cfg     transport.ConsumerConfig
 	session string
 	sources []*source
@@ -41,6 +41,7 @@ type consumer struct {
 	// What Receive alone uses.
 	rescanned, fullRescan time.Time
 	lookTook              time.Duration // the last look back
+	watch                 watcher
 }
 
 var _ transport.Consumer = (*consumer)(nil)
@@ -72,21 +73,22 @@ func (t *Transport) OpenConsumer(ctx context.Context, cfg transport.ConsumerConf
 	c := &consumer{
 		t: t, db: db, cfg: cfg, session: uuid.NewString(), orphans: map[*spell][]int64{},
 		rescanned: time.Now(), fullRescan: time.Now(),
-		look: make(chan struct{}, 1), act: make(chan struct{}, 1), kept: make(chan struct{}),
+		watch: t.d.watcher(), look: make(chan struct{}, 1), act: make(chan struct{}, 1), kept: make(chan struct{}),
 	}
 	for _, name := range cfg.Topics {
-		tp, err := findTopic(ctx, db.Reader, name)
+		tp, err := findTopic(ctx, db, nil, name)
 		if err != nil {
 			return nil, c.missing(err)
 		}
-		group, err := groupID(ctx, db.Reader, tp, cfg.Group)
+		group, err := groupID(ctx, db, nil, tp, cfg.Group)
 		if err != nil {
 			return nil, c.missing(err)
 		}
-		if err := filled(ctx, db, group, cfg.Group); err != nil {
+		ungated, err := filled(ctx, db, group, cfg.Group)
+		if err != nil {
 			return nil, err
 		}
-		c.sources = append(c.sources, &source{topic: tp, group: group, sightOf: map[string]*sighting{}})
+		c.sources = append(c.sources, &source{topic: tp, group: group, unfilled: ungated, sightOf: map[string]*sighting{}})
 	}
 	if err := c.tick(ctx); err != nil {
 		return nil, err
@@ -104,21 +106,21 @@ func (c *consumer) missing(err error) error {
 
 func (c *consumer) start(ctx context.Context) {
 	c.wake, c.unwake = c.db.Subscribe(c.cfg.Topics...)
-	c.watchdog = time.AfterFunc(c.t.o.Lease, c.expire)
+	c.watchdog = time.AfterFunc(c.t.o.lease, c.expire)
 	ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go c.keep(ctx)
 }
 
 // Receive reads what is published, by this process or another.
 func (c *consumer) Receive(ctx context.Context, limit int, maxBytes int64) ([]*transport.Delivery, error) {
-	for idle := false; ; {
+	for interval := time.Duration(0); ; {
 		if err := c.failed(ctx); err != nil {
 			return nil, err
 		}
 		// What others publish after this, and the scan misses, makes another
 		// version. While there is plenty to read nobody needs to know.
 		var version int64
-		if idle {
+		if interval > 0 {
 			var err error
 			if version, err = c.version(ctx); err != nil {
 				return nil, err
@@ -129,37 +131,40 @@ func (c *consumer) Receive(ctx context.Context, limit int, maxBytes int64) ([]*t
 		if len(ds) > 0 || (err != nil && !sqldb.Busy(err)) {
 			return ds, err
 		}
-		if !idle {
-			idle = true
+		if interval == 0 {
+			interval = pollMin
 			continue
 		}
-		if err := c.await(ctx, version); err != nil {
+		if interval, err = c.await(ctx, version, interval); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // await returns when there may be something to read: at once where this
-// process knows, else by polling that grows slower.
-func (c *consumer) await(ctx context.Context, version int64) error {
-	interval := pollMin
+// process knows, else by polling that grows slower. It gives the pause of the
+// next poll.
+func (c *consumer) await(ctx context.Context, version int64, interval time.Duration) (time.Duration, error) {
 	poll := time.NewTimer(interval)
 	defer poll.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return 0, ctx.Err()
 		case <-c.wake:
-			return nil
+			return pollMin, nil
 		case <-c.look:
-			return nil
+			return pollMin, nil
 		case <-poll.C:
+		}
+		interval = min(2*interval, c.t.o.poll)
+		if c.db.Dialect.Server() { // to read is how to find out
+			return interval, nil
 		}
 		now, err := c.version(ctx)
 		if err != nil || now != version || c.rescan(time.Now()) {
-			return err
+			return pollMin, err
 		}
-		interval = min(2*interval, c.t.o.Poll)
 		poll.Reset(interval)
 	}
 }
@@ -167,6 +172,9 @@ func (c *consumer) await(ctx context.Context, version int64) error {
 // version differs from an earlier one if anybody has committed in between. A
 // locked database has none.
 func (c *consumer) version(ctx context.Context) (int64, error) {
+	if c.db.Dialect.Server() {
+		return 0, nil
+	}
 	v, err := c.db.Version(ctx)
 	if sqldb.Busy(err) {
 		return 0, nil

@@ -1,78 +1,72 @@
 package sql
 
 import (
-	"strconv"
-	"strings"
-
-	"github.com/leat-io/leat/internal/sqldb"
+	"context"
+	stdsql "database/sql"
 )
 
-// dialect is what differs between databases.
+// dialect is what differs between databases. Statements are written as
+// package sqldb has them.
 type dialect interface {
 	// kind names the database in YAML and in attributes.
 	kind() string
 	// clock is an expression for the database's time in microseconds.
 	clock() string
-	// lateCommits: a row may become visible after one with a higher id, so
-	// that a reader has to look back all the time.
+	// lateCommits: others write at the same time, so that a row may become
+	// visible after one with a higher id, and a reader has to look back all the time.
 	lateCommits() bool
-	// ids is a query that yields the numbers in its one argument, as numbers
-	// encodes them.
-	ids() string
+
+	// in is a condition on a column: it has one of the numbers in its one
+	// argument, as numbers encodes them.
+	in(column string) string
 	numbers(ids []int64) any
-	// forward reads the messages of n partitions. Arguments for each: slot,
-	// topic, group, part, the id to start above, the number of rows at most.
-	// Columns as row.scan has them.
-	forward(n int) string
-	// byID reads the messages with the numbers in its one argument, in their
-	// order, as slot 0.
-	byID() string
-	// behind looks for ids alone. Arguments for each of n: slot, topic, group,
-	// part, the first id, the last id, the number of rows at most.
-	behind(n int) string
-}
+	// onConflict ends an INSERT: of a row whose key is there, the columns are
+	// set to what was to be inserted; without columns it stays as it is.
+	onConflict(key string, columns ...string) string
+	// shared and locked end a SELECT within a transaction, until whose end
+	// others cannot change its rows, or not lock them either; free leaves out
+	// rows that others have locked.
+	shared() string
+	locked() string
+	free() string
 
-type sqlite struct{}
+	// forward gives the messages above the cursors of jobs, up to their limits,
+	// in order of ids for each, with the job's index as slot, until fn says false.
+	forward(ctx context.Context, db *database, jobs []*job, fn func(*row) (bool, error)) error
+	// byID gives messages in the order of ids, as slot 0, until fn says false.
+	byID(ctx context.Context, db *database, ids []int64, fn func(*row) (bool, error)) error
+	// behind gives for each job the ids from back up to the cursor, at most limit.
+	behind(ctx context.Context, db *database, jobs []*job, limit int) ([][]int64, error)
 
-func (sqlite) kind() string      { return "sqlite" }
-func (sqlite) clock() string     { return sqldb.Now }
-func (sqlite) lateCommits() bool { return false }
-func (sqlite) ids() string       { return "SELECT value FROM json_each(?)" }
+	// watcher is one for a consumer; nil where nothing becomes visible late.
+	watcher() watcher
 
-func (sqlite) numbers(ids []int64) any {
-	b := make([]byte, 0, 2+10*len(ids))
-	b = append(b, '[')
-	for i, id := range ids {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, id, 10)
-	}
-	return string(append(b, ']'))
-}
+	// settle writes what a batch comes to for one source, in one transaction,
+	// and gives the spells that are not ours any more. Works are in the order
+	// of their partitions.
+	settle(ctx context.Context, c *consumer, src *source, ws []*work) (lost []*spell, err error)
 
-// head is what a row has beside headers and payload, in one column: each
-// column of its own would cost two allocations. It survives whatever types a
-// row inserted by hand has.
-const head = "iif(m.id IS NULL, '', format('%d %d ', m.published_at, octet_length(m.uuid)) || coalesce(m.uuid, '') || coalesce(m.key, ''))" +
-	", CAST(m.headers AS TEXT), CAST(m.payload AS BLOB)"
+	// generation is that of the topic in a row of t, and unread a condition on a
+	// message in a row of m: no group waits for it.
+	generation(t string) string
+	unread() string
+	// clean deletes those of a topic's messages that no group waits for, in one
+	// transaction, if the topic is of the generation still that is known.
+	clean(ctx context.Context, db *database, tp topic, gen int64, ids []int64) (known bool, err error)
 
-func (sqlite) forward(n int) string {
-	return union(n, "SELECT format('%d %d ', ?, d.id) || "+head+
-		" FROM leat_deliveries d LEFT JOIN leat_messages m ON m.id = d.id"+
-		" WHERE d.topic_id = ? AND d.group_id = ? AND d.part = ? AND d.id > ? ORDER BY d.id LIMIT ?")
-}
+	// insert publishes what next gives in one transaction, and tells which
+	// topics are missing and may not be made; their messages are left out.
+	insert(ctx context.Context, p *producer, next func() []*publication) (missing map[string]error, err error)
 
-func (d sqlite) byID() string {
-	return "SELECT format('0 %d ', m.id) || " + head + " FROM leat_messages m WHERE m.id IN (" + d.ids() + ") ORDER BY m.id"
-}
+	// deleteRows deletes rows of a partition from a table, and deleteMessages
+	// messages, by their ids: in their order, and looking at no others, which may
+	// be locked. Arguments: ids as list encodes them, then topic, group, part.
+	deleteRows(table string) string
+	deleteMessages() string
+	list(ids []int64) any
+	// deleteSome deletes rows of a table. Arguments: topic, group, how many at most.
+	deleteSome(table string) string
 
-func (sqlite) behind(n int) string {
-	return union(n, "SELECT ?, d.id FROM leat_deliveries d"+
-		" WHERE d.topic_id = ? AND d.group_id = ? AND d.part = ? AND d.id >= ? AND d.id <= ? ORDER BY d.id LIMIT ?")
-}
-
-func union(n int, query string) string {
-	one := "SELECT * FROM (" + query + ")"
-	return strings.Repeat(one+" UNION ALL ", n-1) + one
+	// pass takes the gate of a generation away if no publisher of it is at work.
+	pass(ctx context.Context, db *database, tx *stdsql.Tx, tp topic, gen int64) (bool, error)
 }

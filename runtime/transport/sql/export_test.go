@@ -8,7 +8,7 @@ import (
 
 // Sweep is one round of the sweeper.
 func Sweep(ctx context.Context, t *Transport) error {
-	s := newSweeper(t.db, t.d)
+	s := &sweeper{t.db}
 	for from := int64(0); ; {
 		next, err := s.sweep(ctx, from)
 		if err != nil || next == from {
@@ -73,3 +73,37 @@ func Held(c transport.Consumer) int {
 	}
 	return n
 }
+
+// ShiftServerClock has t take the time from a table of one number, by which the
+// database's clock was set.
+func ShiftServerClock(t *Transport, table string) {
+	switch t.d.(type) {
+	case postgres:
+		t.d = shiftedPostgres{table: table}
+	case mysql:
+		t.d = shiftedMySQL{table: table}
+	}
+}
+
+type shiftedPostgres struct {
+	postgres
+
+	table string
+}
+
+func (d shiftedPostgres) clock() string {
+	return "(SELECT " + d.postgres.clock() + " + shift FROM " + d.table + ")"
+}
+
+type shiftedMySQL struct {
+	mysql
+
+	table string
+}
+
+func (d shiftedMySQL) clock() string {
+	return "(SELECT " + d.mysql.clock() + " + shift FROM " + d.table + ")"
+}
+
+// Retries counts transactions that were run again after a conflict.
+func Retries(c transport.Consumer) int64 { return c.(*consumer).db.Retries() }

@@ -22,7 +22,7 @@ func (c *consumer) handOver(ctx context.Context) {
 	}
 	err := c.db.InTx(ctx, func(tx *stdsql.Tx) error {
 		for _, s := range gone {
-			_, err := exec(ctx, c.db, tx, "UPDATE leat_partitions SET owner = NULL, session = NULL, lease_until = 0 WHERE topic_id = ? AND group_id = ? AND part = ? AND epoch = ?",
+			_, err := c.db.exec(ctx, tx, "UPDATE leat_partitions SET owner = NULL, session = NULL, lease_until = 0 WHERE topic_id = ? AND group_id = ? AND part = ? AND epoch = ?",
 				s.src.id, s.src.group, s.part, s.epoch)
 			if err != nil {
 				return err
@@ -45,7 +45,7 @@ func (c *consumer) resign(ctx context.Context) error {
 				"UPDATE leat_partitions SET owner = NULL, session = NULL, lease_until = 0 WHERE topic_id = ? AND group_id = ? AND session = ?",
 				"DELETE FROM leat_members WHERE topic_id = ? AND group_id = ? AND session = ?",
 			} {
-				if _, err := exec(ctx, c.db, tx, query, src.id, src.group, c.session); err != nil {
+				if _, err := c.db.exec(ctx, tx, query, src.id, src.group, c.session); err != nil {
 					return err
 				}
 			}

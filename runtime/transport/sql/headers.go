@@ -21,7 +21,7 @@ const binaryHeaders = 0x00
 // encodeHeaders writes the headers column: nil without headers, else a JSON
 // object, which people can read and write by hand, else length-prefixed pairs.
 // A key that is not empty has a column of its own.
-func encodeHeaders(headers map[string]string, key string) any {
+func encodeHeaders(headers map[string]string, key string) []byte {
 	n := len(headers)
 	if key != "" {
 		n--
@@ -56,7 +56,7 @@ func encodeHeaders(headers map[string]string, key string) any {
 	if !valid {
 		return b
 	}
-	return string(append(b, '}'))
+	return append(b, '}')
 }
 
 func appendSized(b []byte, s string) []byte {

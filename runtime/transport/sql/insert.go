@@ -14,11 +14,18 @@ import (
 
 const insertRows = 50 // of one INSERT
 
-// insert writes messages, then their deliveries. It tells which topics are
-// missing and may not be made; their messages are left out.
+// insert writes messages, then their deliveries.
+func (sqlite) insert(ctx context.Context, p *producer, next func() []*publication) (missing map[string]error, err error) {
+	err = p.db.InTx(ctx, func(tx *stdsql.Tx) error {
+		missing, err = p.insert(context.WithoutCancel(ctx), tx, next())
+		return err
+	})
+	return missing, err
+}
+
 func (p *producer) insert(ctx context.Context, tx *stdsql.Tx, batch []*publication) (map[string]error, error) {
 	var now int64
-	if err := first(ctx, p.db, tx, "SELECT "+p.t.d.clock(), nil, &now); err != nil {
+	if err := p.db.first(ctx, tx, "SELECT "+p.t.d.clock(), nil, &now); err != nil {
 		return nil, err
 	}
 	topics, missing := map[string]topic{}, map[string]error{}
@@ -52,7 +59,7 @@ func (p *producer) insert(ctx context.Context, tx *stdsql.Tx, batch []*publicati
 		for _, m := range pub.msgs {
 			key := m.Metadata[transport.KeyHeader]
 			args = append(args, tp.id, p.partition(key, tp.partitions), exact(m.UUID), exact(key),
-				encodeHeaders(m.Metadata, key), payload(m.Payload), now)
+				textOf(encodeHeaders(m.Metadata, key)), payload(m.Payload), now)
 			if rows++; rows == insertRows {
 				if err := flush(); err != nil {
 					return nil, err
@@ -63,7 +70,7 @@ func (p *producer) insert(ctx context.Context, tx *stdsql.Tx, batch []*publicati
 	if err := flush(); err != nil || lowest == 0 {
 		return missing, err
 	}
-	_, err := exec(ctx, p.db, tx, insertDeliveries, lowest, highest)
+	_, err := p.db.exec(ctx, tx, insertDeliveries, lowest, highest)
 	return missing, err
 }
 
@@ -76,7 +83,7 @@ const insertDeliveries = `INSERT INTO leat_deliveries (topic_id, group_id, part,
 func (p *producer) insertRows(ctx context.Context, tx *stdsql.Tx, rows int, args []any) (int64, error) {
 	const row = "(?, ?, ?, ?, ?, ?, ?)"
 	query := "INSERT INTO leat_messages (topic_id, part, uuid, key, headers, payload, published_at) VALUES " + strings.Repeat(row+", ", rows-1) + row
-	res, err := exec(ctx, p.db, tx, query, args...)
+	res, err := p.db.exec(ctx, tx, query, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -85,23 +92,26 @@ func (p *producer) insertRows(ctx context.Context, tx *stdsql.Tx, rows int, args
 
 func (p *producer) topic(ctx context.Context, tx *stdsql.Tx, name string) (topic, error) {
 	tp := topic{name: name}
-	err := first(ctx, p.db, tx, "SELECT id, partitions FROM leat_topics WHERE name = ?", []any{name}, &tp.id, &tp.partitions)
+	err := p.db.first(ctx, tx, "SELECT id, partitions FROM leat_topics WHERE name = ?", []any{name}, &tp.id, &tp.partitions)
 	switch {
 	case err != nil || tp.id != 0:
 		return tp, err
 	case p.t.creates():
-		return p.t.declareTopic(ctx, tx, transport.Declaration{Topic: name})
+		return p.t.declareTopic(ctx, p.db, tx, transport.Declaration{Topic: name})
 	default:
 		return tp, fmt.Errorf("topic %q %w", name, errMissing)
 	}
 }
 
+// spread is the partition of the last message without a key.
+type spread struct{ last uint32 }
+
 // partition is FNV-1a of the key, 32 bits, modulo the number of partitions;
 // without a key, each in turn. It is part of the format.
-func (p *producer) partition(key string, partitions int) int64 {
+func (s *spread) partition(key string, partitions int) int64 {
 	if key == "" {
-		p.spread++
-		return int64(p.spread) % int64(partitions)
+		s.last++
+		return int64(s.last) % int64(partitions)
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key)) // never fails
@@ -118,6 +128,14 @@ func exact(s string) any {
 	default:
 		return []byte(s)
 	}
+}
+
+// textOf stores headers as text where they are JSON, so that people can read them.
+func textOf(headers []byte) any {
+	if len(headers) > 0 && headers[0] != binaryHeaders {
+		return string(headers)
+	}
+	return payload(headers)
 }
 
 // payload keeps nil and empty apart.

@@ -24,7 +24,7 @@ func (c *consumer) keep(ctx context.Context) {
 	defer close(c.kept)
 	members, cancel := c.db.Subscribe(c.memberSignals()...)
 	defer cancel()
-	every := c.t.o.Lease / renewals
+	every := c.t.o.lease / renewals
 	next := time.Now().Add(every)
 	timer := time.NewTimer(every)
 	defer timer.Stop()
@@ -41,6 +41,7 @@ func (c *consumer) keep(ctx context.Context) {
 		c.handOver(ctx)
 		c.bury(ctx)
 		c.putBack(ctx)
+		c.fillIn(ctx)
 		if time.Now().Before(next) {
 			continue
 		}
@@ -105,14 +106,14 @@ func (c *consumer) expire() {
 }
 
 // ownLease ends before the lease that others see.
-func (c *consumer) ownLease() time.Duration { return c.t.o.Lease - c.t.o.Lease/safety }
+func (c *consumer) ownLease() time.Duration { return c.t.o.lease - c.t.o.lease/safety }
 
 // tick renews the leases of all sources, and takes or gives up partitions.
 func (c *consumer) tick(ctx context.Context) error {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, c.t.o.Lease)
+	ctx, cancel := context.WithTimeout(ctx, c.t.o.lease)
 	defer cancel()
-	unbroken := context.WithoutCancel(ctx)
+	unbroken := within(ctx, c.db)
 	shares := make([]*share, len(c.sources))
 	err := c.db.InTx(ctx, func(tx *stdsql.Tx) error {
 		if err := c.follow(unbroken, tx); err != nil {
@@ -126,6 +127,11 @@ func (c *consumer) tick(ctx context.Context) error {
 		}
 		return nil
 	})
+	for _, src := range c.sources {
+		if err == nil && c.db.Dialect.Server() {
+			err = c.db.Explain(c.survey(ctx, src))
+		}
+	}
 	if err != nil {
 		return refuse(err)
 	}

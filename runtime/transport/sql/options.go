@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leat-io/leat/internal/sqldb"
 	"github.com/leat-io/leat/runtime/transport"
 )
 
@@ -67,23 +68,53 @@ func ParseSQLite(rawURL string) (Options, error) {
 	return o, nil
 }
 
+// ServerOptions configures a PostgreSQL, MariaDB or MySQL database as a
+// broker. The zero value of a field means its default.
+type ServerOptions struct {
+	Server `yaml:",inline"`
+
+	// Partitions of a topic that is made. It bounds how many instances share
+	// a group, and is fixed from then on. Default: 8.
+	Partitions int `yaml:"partitions" min:"0" max:"256"`
+	// Retention is how long a message is kept that no group reads. Default: 168h.
+	Retention time.Duration `yaml:"retention"`
+	// Poll is the longest pause between two looks for what other processes
+	// have published; on PostgreSQL notifications mostly come before. Default: 250ms.
+	Poll time.Duration `yaml:"poll"`
+	// Lease is how long a partition stays with an instance that is not heard
+	// of any more. It is renewed five times as often. Default: 5s.
+	Lease time.Duration `yaml:"lease"`
+}
+
+// Server says which server and database, and how to reach it.
+type Server = sqldb.Server
+
+// TLS says how a server's certificate is checked.
+type TLS = sqldb.TLS
+
+// settings are those that all databases have.
+type settings struct {
+	partitions             int
+	retention, poll, lease time.Duration
+}
+
 // complete fills in defaults, and refuses what makes no sense.
-func (o *Options) complete() error {
+func (o *settings) complete(kind string) error {
 	var errs []error
-	if o.Partitions < 0 || o.Partitions > maxPartitions {
-		errs = append(errs, fmt.Errorf("sqlite broker: partitions is %d: say 1 to %d", o.Partitions, maxPartitions))
+	if o.partitions < 0 || o.partitions > maxPartitions {
+		errs = append(errs, fmt.Errorf("%s broker: partitions is %d: say 1 to %d", kind, o.partitions, maxPartitions))
 	}
-	if o.Retention < 0 || o.Poll < 0 {
-		errs = append(errs, errors.New("sqlite broker: retention and poll cannot be negative"))
+	if o.retention < 0 || o.poll < 0 {
+		errs = append(errs, fmt.Errorf("%s broker: retention and poll cannot be negative", kind))
 	}
-	if o.Lease != 0 && o.Lease < minLease {
-		errs = append(errs, fmt.Errorf("sqlite broker: lease is %s: say at least %s", o.Lease, minLease))
+	if o.lease != 0 && o.lease < minLease {
+		errs = append(errs, fmt.Errorf("%s broker: lease is %s: say at least %s", kind, o.lease, minLease))
 	}
-	if o.Poll == 0 {
-		o.Poll = defaultPoll
+	if o.poll == 0 {
+		o.poll = defaultPoll
 	}
-	if o.Lease == 0 {
-		o.Lease = defaultLease
+	if o.lease == 0 {
+		o.lease = defaultLease
 	}
 	if err := errors.Join(errs...); err != nil {
 		return transport.Refuse(err)

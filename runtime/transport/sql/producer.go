@@ -2,7 +2,7 @@ package sql
 
 import (
 	"context"
-	stdsql "database/sql"
+	"errors"
 	"fmt"
 	goruntime "runtime"
 	"slices"
@@ -34,14 +34,16 @@ type producer struct {
 	cancel context.CancelFunc
 
 	// What the writing goroutine alone uses.
-	db     *sqldb.DB
-	spread uint32 // the partition of the last message without a key
+	db *database
+	spread
+	topics map[string]audience // by name
 }
 
 // publication is one call of Publish.
 type publication struct {
 	topic string
 	msgs  []*message.Message
+	at    []int // their places in what was to be published
 	bytes int
 	done  chan error
 }
@@ -52,7 +54,7 @@ var _ transport.Producer = (*producer)(nil)
 // then it is known what may be created. A topic that is missing is made at its
 // first message, under TopologyDeclare.
 func (t *Transport) OpenProducer(ctx context.Context) (transport.Producer, error) {
-	p := &producer{t: t, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	p := &producer{t: t, topics: map[string]audience{}, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	go p.run(ctx)
 	return p, nil
@@ -81,11 +83,14 @@ func (p *producer) Publish(ctx context.Context, topicName string, msgs ...*messa
 			failed = append(failed, transport.PublishFailure{Index: i, Err: fmt.Errorf("message has %d bytes, at most %d can be stored", n, maxMessage), Permanent: true})
 			continue
 		}
-		pub.msgs = append(pub.msgs, m)
+		pub.msgs, pub.at = append(pub.msgs, m), append(pub.at, i)
 		pub.bytes += n
 	}
 	if len(pub.msgs) > 0 {
-		if err := p.enqueue(ctx, pub); err != nil {
+		err := p.enqueue(ctx, pub)
+		if some, ok := errors.AsType[*transport.PublishError](err); ok {
+			failed = append(failed, some.Failed...)
+		} else if err != nil {
 			return fmt.Errorf("publish to %q: %w", topicName, err)
 		}
 	}
@@ -186,30 +191,32 @@ func (p *producer) take() []*publication {
 // longer that took, the more share it.
 func (p *producer) write(ctx context.Context) {
 	var batch []*publication
-	var missing map[string]error
-	var err error
 	if p.db == nil {
-		if p.db, err = p.t.connect(ctx, ""); err != nil {
+		db, err := p.t.connect(ctx, "")
+		if err != nil {
 			for _, pub := range p.take() {
 				pub.done <- err
 			}
 			return
 		}
+		p.db = db
 	}
 	// Those who just had an answer may publish again: they come first, and share this one.
 	goruntime.Gosched()
-	err = p.db.InTx(ctx, func(tx *stdsql.Tx) error {
+	missing, err := p.t.d.insert(ctx, p, func() []*publication {
 		if batch == nil {
 			batch = p.take()
 		}
-		var err error
-		missing, err = p.insert(context.WithoutCancel(ctx), tx, batch)
-		return err
+		return batch
 	})
 	if batch == nil {
 		batch = p.take()
 	}
-	err = refuse(err)
+	err = refuse(p.db.Explain(err))
+	if sqldb.Rejected(err) {
+		p.apart(ctx, batch, err)
+		return
+	}
 	woken := map[string]bool{}
 	for _, pub := range batch {
 		switch {
@@ -224,5 +231,32 @@ func (p *producer) write(ctx context.Context) {
 				p.db.Wake(pub.topic)
 			}
 		}
+	}
+}
+
+// apart publishes one message after the other, since one of them is rejected
+// for what it is.
+func (p *producer) apart(ctx context.Context, batch []*publication, err error) {
+	for _, pub := range batch {
+		var failed []transport.PublishFailure
+		for i, m := range pub.msgs {
+			one := &publication{topic: pub.topic, msgs: []*message.Message{m}}
+			if len(batch) > 1 || len(pub.msgs) > 1 {
+				var missing map[string]error
+				missing, err = p.t.d.insert(ctx, p, func() []*publication { return []*publication{one} })
+				if err = p.db.Explain(err); err == nil {
+					err = missing[pub.topic]
+				}
+			}
+			if err != nil {
+				failed = append(failed, transport.PublishFailure{Index: pub.at[i], Err: err, Permanent: sqldb.Rejected(err)})
+			}
+		}
+		if len(failed) > 0 {
+			pub.done <- &transport.PublishError{Topic: pub.topic, Failed: failed}
+		} else {
+			pub.done <- nil
+		}
+		p.db.Wake(pub.topic)
 	}
 }

@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	stdsql "database/sql"
+	"slices"
 	"time"
 
 	"github.com/leat-io/leat/runtime/transport"
@@ -25,7 +26,7 @@ func (c *consumer) putBack(ctx context.Context) {
 				c.fail(refuse(err))
 			}
 			c.mu.Lock()
-			src.dueBy(time.Now().Add(c.t.o.Lease / renewals))
+			src.dueBy(time.Now().Add(c.t.o.lease / renewals))
 			c.mu.Unlock()
 		}
 	}
@@ -39,20 +40,20 @@ func (c *consumer) putBackSource(ctx context.Context, src *source) error {
 	for p := range owned {
 		parts = append(parts, p)
 	}
-	limited, cancel := context.WithTimeout(ctx, c.t.o.Lease/renewals)
+	limited, cancel := context.WithTimeout(ctx, c.t.o.lease/renewals)
 	defer cancel()
-	ctx = context.WithoutCancel(ctx)
+	ctx = within(limited, c.db)
 	var ready map[int64][]int64
 	var wait stdsql.NullInt64
 	err := c.db.InTx(limited, func(tx *stdsql.Tx) error {
 		ready = map[int64][]int64{}
 		now := c.clock.now()
-		epochs, err := c.epochs(ctx, tx, src)
+		epochs, err := c.epochs(ctx, tx, src, parts)
 		if err != nil {
 			return err
 		}
-		err = each(ctx, c.db, tx, "SELECT part, id FROM leat_delayed WHERE topic_id = ? AND group_id = ? AND available_at <= ?"+
-			" AND part IN ("+c.t.d.ids()+") ORDER BY available_at LIMIT ?", []any{src.id, src.group, now, c.t.d.numbers(parts), dueRows}, func(r *stdsql.Rows) error {
+		err = c.db.each(ctx, tx, "SELECT part, id FROM leat_delayed WHERE topic_id = ? AND group_id = ? AND available_at <= ?"+
+			" AND "+c.t.d.in("part")+" ORDER BY available_at LIMIT ?", []any{src.id, src.group, now, c.t.d.numbers(parts), dueRows}, func(r *stdsql.Rows) error {
 			var part, id int64
 			err := r.Scan(&part, &id)
 			if s := owned[part]; s != nil && epochs[part] == s.epoch {
@@ -68,7 +69,7 @@ func (c *consumer) putBackSource(ctx context.Context, src *source) error {
 				return err
 			}
 		}
-		return first(ctx, c.db, tx, "SELECT min(available_at) - ? FROM leat_delayed WHERE topic_id = ? AND group_id = ? AND part IN ("+c.t.d.ids()+")",
+		return c.db.first(ctx, tx, "SELECT min(available_at) - ? FROM leat_delayed WHERE topic_id = ? AND group_id = ? AND "+c.t.d.in("part")+"",
 			[]any{now, src.id, src.group, c.t.d.numbers(parts)}, &wait)
 	})
 	if err != nil {
@@ -93,12 +94,14 @@ func (c *consumer) putBackSource(ctx context.Context, src *source) error {
 
 // move takes rows from leat_delayed to leat_deliveries.
 func (c *consumer) move(ctx context.Context, tx *stdsql.Tx, src *source, part int64, ids []int64) error {
+	slices.Sort(ids)
 	args := []any{src.id, src.group, part, c.t.d.numbers(ids)}
-	const these = " FROM leat_delayed WHERE topic_id = ? AND group_id = ? AND part = ? AND id IN ("
-	if _, err := exec(ctx, c.db, tx, "INSERT INTO leat_deliveries (topic_id, group_id, part, id) SELECT topic_id, group_id, part, id"+these+c.t.d.ids()+") ON CONFLICT DO NOTHING", args...); err != nil {
+	these := " FROM leat_delayed WHERE topic_id = ? AND group_id = ? AND part = ? AND " + c.t.d.in("id")
+	_, err := c.db.exec(ctx, tx, "INSERT INTO leat_deliveries ("+rowKey+") SELECT "+rowKey+these+c.t.d.onConflict(rowKey), args...)
+	if err != nil {
 		return err
 	}
-	_, err := exec(ctx, c.db, tx, "DELETE"+these+c.t.d.ids()+")", args...)
+	_, err = c.db.exec(ctx, tx, c.t.d.deleteRows("leat_delayed"), c.t.d.list(ids), src.id, src.group, part)
 	return err
 }
 
@@ -120,7 +123,7 @@ func (c *consumer) bury(ctx context.Context) {
 	if c.cfg.Log != nil {
 		c.cfg.Log.Warn("deliveries without a message removed", "consumer", c.cfg.Name, "count", len(batch))
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.t.o.Lease/renewals)
+	ctx, cancel := context.WithTimeout(ctx, c.t.o.lease/renewals)
 	defer cancel()
 	if err := c.Settle(ctx, batch); err != nil && c.cfg.Log != nil {
 		c.cfg.Log.Warn("deliveries without a message not removed", "consumer", c.cfg.Name, "error", err)

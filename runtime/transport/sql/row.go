@@ -3,10 +3,7 @@ package sql
 import (
 	"context"
 	stdsql "database/sql"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/leat-io/leat/runtime/transport"
@@ -14,77 +11,13 @@ import (
 
 // row is a message as it was read. One is used for all rows of a result.
 type row struct {
-	slot      int64
+	slot      int
 	id        int64
 	exists    bool // else there is only a delivery
 	published int64
 	uuid, key string
 	headers   string
 	payload   []byte
-
-	head    text
-	texts   text
-	bytes   blob
-	columns []any
-}
-
-// text and blob take a column as the driver made it, without a copy: the
-// driver makes each anew.
-type (
-	text string
-	blob []byte
-)
-
-// Scan is for database/sql.
-func (t *text) Scan(v any) error {
-	s, ok := v.(string)
-	if !ok && v != nil {
-		return fmt.Errorf("column is %T, not text", v)
-	}
-	*t = text(s)
-	return nil
-}
-
-// Scan is for database/sql. An empty one is not nil.
-func (b *blob) Scan(v any) error {
-	*b = nil
-	if v == nil {
-		return nil
-	}
-	s, ok := v.([]byte)
-	if !ok {
-		return fmt.Errorf("column is %T, not a blob", v)
-	}
-	if *b = s; s == nil {
-		*b = blob{}
-	}
-	return nil
-}
-
-// scan reads "slot id ", and if there is a message "published length " and as
-// many bytes of the id and the rest of the key; then headers and payload.
-func (m *row) scan(r *stdsql.Rows) error {
-	if m.columns == nil {
-		m.columns = []any{&m.head, &m.texts, &m.bytes}
-	}
-	if err := r.Scan(m.columns...); err != nil {
-		return err
-	}
-	m.headers, m.payload = string(m.texts), m.bytes
-	rest := string(m.head)
-	number := func() int64 {
-		digits, after, _ := strings.Cut(rest, " ")
-		rest = after
-		n, _ := strconv.ParseInt(digits, 10, 64) // the query made it
-		return n
-	}
-	m.slot, m.id = number(), number()
-	if m.exists = rest != ""; m.exists {
-		m.published = number()
-		n := number()
-		m.uuid, m.key = rest[:n], rest[n:]
-	}
-	return nil
 }
 
 // fill makes a delivery of it.
@@ -119,17 +52,17 @@ func (c *consumer) attempts(ctx context.Context, ds []*transport.Delivery) error
 		for id := range byID {
 			ids = append(ids, id)
 		}
-		query := "SELECT id, attempts, available_at - ?, coalesce(first_failure, 0), coalesce(last_error, '')" +
-			" FROM leat_attempts WHERE topic_id = ? AND group_id = ? AND part IN (" + c.t.d.ids() + ") AND id IN (" + c.t.d.ids() + ")"
-		err := look(ctx, c.db, query, []any{c.clock.now(), src.id, src.group, c.t.d.numbers(parts(byID)), c.t.d.numbers(ids)}, func(r *stdsql.Rows) (bool, error) {
+		query := "SELECT id, attempts, available_at - ?, coalesce(first_failure, 0), last_error" +
+			" FROM leat_attempts WHERE topic_id = ? AND group_id = ? AND " + c.t.d.in("part") + " AND " + c.t.d.in("id")
+		err := c.db.look(ctx, query, []any{c.clock.now(), src.id, src.group, c.t.d.numbers(parts(byID)), c.t.d.numbers(ids)}, func(r *stdsql.Rows) (bool, error) {
 			var id, wait, first int64
 			var attempts int
-			var class string
+			var class []byte
 			if err := r.Scan(&id, &attempts, &wait, &first, &class); err != nil {
 				return false, err
 			}
 			d := byID[id]
-			d.Attempts, d.LastError = attempts, class
+			d.Attempts, d.LastError = attempts, string(class)
 			d.Redelivered = true
 			if first > 0 {
 				d.FirstFailure = time.UnixMicro(first)
@@ -154,4 +87,17 @@ func parts(byID map[int64]*transport.Delivery) []int64 {
 		}
 	}
 	return ps
+}
+
+// own copies a message out of what the driver has lent.
+func (m *row) own(id, key, headers, payload []byte) {
+	all := make([]byte, 0, len(id)+len(key)+len(headers))
+	all = append(append(append(all, id...), key...), headers...)
+	texts := string(all)
+	m.uuid, texts = texts[:len(id)], texts[len(id):]
+	m.key, m.headers = texts[:len(key)], texts[len(key):]
+	m.payload = nil
+	if payload != nil {
+		m.payload = append(make([]byte, 0, len(payload)), payload...)
+	}
 }

@@ -2,8 +2,9 @@ package sql
 
 import (
 	"context"
-	stdsql "database/sql"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/leat-io/leat/runtime/transport"
 )
@@ -68,12 +69,17 @@ func (b *budget) take(m *row, s *spell) bool {
 func (c *consumer) scan(ctx context.Context, limit int, maxBytes int64) ([]*transport.Delivery, error) {
 	jobs := c.begin()
 	b := &budget{rows: limit, bytes: maxBytes}
-	err := c.behind(ctx, jobs, b)
+	reading, done := c.patient(ctx)
+	defer done()
+	err := c.behind(reading, jobs, b)
 	if err == nil && !b.full() {
-		err = c.forward(ctx, jobs, b)
+		err = c.forward(reading, jobs, b)
 	}
 	if err == nil {
-		err = c.attempts(ctx, b.taken)
+		err = c.holdBack(reading, jobs, b)
+	}
+	if err == nil {
+		err = c.attempts(reading, b.taken)
 	}
 	if err != nil {
 		c.abandon()
@@ -87,6 +93,29 @@ func (c *consumer) scan(ctx context.Context, limit int, maxBytes int64) ([]*tran
 		return nil, transport.NeedBytes(b.need)
 	}
 	return taken, nil
+}
+
+// readGrace is how much longer than its Receive a read may take: one that is cut
+// off costs the connection.
+const readGrace = 500 * time.Millisecond
+
+// patient is a context for reads that ends a while after ctx.
+func (c *consumer) patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	reading, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	if !c.db.Dialect.Server() {
+		return reading, cancel
+	}
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(readGrace):
+			cancel()
+		case <-reading.Done():
+		}
+	})
+	return reading, func() {
+		stop()
+		cancel()
+	}
 }
 
 func (c *consumer) begin() []*job {
@@ -196,19 +225,14 @@ func shareOut(jobs []*job, rows int) {
 }
 
 func (c *consumer) above(ctx context.Context, jobs []*job, b *budget) error {
-	args := make([]any, 0, 6*len(jobs))
-	for slot, j := range jobs {
-		args = append(args, slot, j.s.src.id, j.s.src.group, j.s.part, j.cursor, j.limit)
-	}
-	var m row
-	err := look(ctx, c.db, c.t.d.forward(len(jobs)), args, func(r *stdsql.Rows) (bool, error) {
-		if err := m.scan(r); err != nil {
-			return false, err
-		}
+	err := c.t.d.forward(ctx, c.db, jobs, func(m *row) (bool, error) {
 		j := jobs[m.slot]
+		if m.id <= j.read {
+			return false, fmt.Errorf("message %d was read after message %d", m.id, j.read)
+		}
 		if !m.exists {
 			j.orphans = append(j.orphans, m.id)
-		} else if !b.take(&m, j.s) {
+		} else if !b.take(m, j.s) {
 			return false, nil
 		}
 		j.read, j.got = m.id, j.got+1

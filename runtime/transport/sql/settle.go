@@ -1,8 +1,8 @@
 package sql
 
 import (
+	"cmp"
 	"context"
-	stdsql "database/sql"
 	"fmt"
 	"slices"
 	"time"
@@ -19,45 +19,45 @@ type work struct {
 	release []int64
 }
 
-// Settle writes one transaction for the batch. What is not ours any more,
-// by the epochs that this transaction sees, changes nothing.
+// Settle writes a transaction for each topic of the batch. What is not ours any
+// more, by the epochs that this transaction sees, changes nothing.
 func (c *consumer) Settle(ctx context.Context, batch []transport.Settlement) error {
-	bySource := map[*source][]*work{}
-	works := map[*spell]*work{}
-	writes := false
 	ours, err := c.ours(batch)
 	if err != nil {
 		return err
 	}
+	works := map[*spell]*work{}
+	writes := map[*source]bool{}
 	for _, st := range ours {
 		s := spellOf(st.Delivery)
 		w := works[s]
 		if w == nil {
 			w = &work{s: s}
 			works[s] = w
-			bySource[s.src] = append(bySource[s.src], w)
 		}
-		writes = w.add(st) || writes
+		writes[s.src] = w.add(st) || writes[s.src]
 	}
-	var lost map[*spell]bool
-	if writes {
-		unbroken := context.WithoutCancel(ctx)
-		err = c.db.InTx(ctx, func(tx *stdsql.Tx) error {
-			lost = map[*spell]bool{}
-			for src, ws := range bySource {
-				if err := c.write(unbroken, tx, src, ws, lost); err != nil {
-					return err
-				}
+	for _, src := range c.sources {
+		var ws []*work
+		for s, w := range works {
+			if s.src == src {
+				ws = append(ws, w)
 			}
-			return nil
-		})
-		if err != nil {
-			return refuse(err)
 		}
-	}
-	c.forget(works)
-	if len(lost) > 0 {
-		c.lose(func(s *spell) bool { return lost[s] })
+		if len(ws) == 0 {
+			continue
+		}
+		slices.SortFunc(ws, func(a, b *work) int { return cmp.Compare(a.s.part, b.s.part) }) // locks are taken in this order
+		var lost []*spell
+		if writes[src] {
+			if lost, err = c.t.d.settle(ctx, c, src, ws); err != nil {
+				return refuse(c.db.Explain(err))
+			}
+		}
+		c.forget(ws)
+		if len(lost) > 0 {
+			c.lose(func(s *spell) bool { return slices.Contains(lost, s) })
+		}
 	}
 	return nil
 }
@@ -98,115 +98,13 @@ func (w *work) add(st transport.Settlement) bool {
 	return true
 }
 
-// write does all of one source's.
-func (c *consumer) write(ctx context.Context, tx *stdsql.Tx, src *source, ws []*work, lost map[*spell]bool) error {
-	epochs, err := c.epochs(ctx, tx, src)
-	if err != nil {
-		return err
-	}
-	var acked []int64
-	for _, w := range ws {
-		if epochs[int64(w.s.part)] != w.s.epoch {
-			lost[w.s] = true
-			continue
-		}
-		if err := c.writeStates(ctx, tx, w); err != nil {
-			return err
-		}
-		if err := c.deleteIDs(ctx, tx, "leat_deliveries", w.s, w.gone); err != nil {
-			return err
-		}
-		if err := c.deleteAttempts(ctx, tx, w); err != nil {
-			return err
-		}
-		acked = append(acked, w.acks...)
-	}
-	return c.deleteMessages(ctx, tx, src, acked)
-}
-
-// epochs gives those of the partitions whose rows name us.
-func (c *consumer) epochs(ctx context.Context, tx *stdsql.Tx, src *source) (map[int64]int64, error) {
-	m := map[int64]int64{}
-	err := each(ctx, c.db, tx, "SELECT part, epoch FROM leat_partitions WHERE topic_id = ? AND group_id = ? AND session = ?",
-		[]any{src.id, src.group, c.session}, func(r *stdsql.Rows) error {
-			var part, epoch int64
-			err := r.Scan(&part, &epoch)
-			m[part] = epoch
-			return err
-		})
-	return m, err
-}
-
-// writeStates notes failed attempts, and when what failed may come again.
-func (c *consumer) writeStates(ctx context.Context, tx *stdsql.Tx, w *work) error {
-	s := w.s
-	for _, st := range w.states {
-		id, due := st.Delivery.Offset, c.clock.now()+max(0, st.After.Microseconds())
-		if st.Verdict == transport.Delay {
-			_, err := exec(ctx, c.db, tx, "INSERT INTO leat_delayed (topic_id, group_id, part, id, available_at) VALUES (?, ?, ?, ?, ?)"+
-				" ON CONFLICT (topic_id, group_id, part, id) DO UPDATE SET available_at = excluded.available_at", s.src.id, s.src.group, s.part, id, due)
-			if err != nil {
-				return err
-			}
-		}
-		var first any
-		if !st.FirstFailure.IsZero() {
-			first = st.FirstFailure.UnixMicro()
-		}
-		_, err := exec(ctx, c.db, tx, "INSERT INTO leat_attempts (topic_id, group_id, part, id, attempts, available_at, first_failure, last_error) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"+
-			" ON CONFLICT (topic_id, group_id, part, id) DO UPDATE SET attempts = excluded.attempts, available_at = excluded.available_at, first_failure = excluded.first_failure, last_error = excluded.last_error",
-			s.src.id, s.src.group, s.part, id, st.Attempts, due, first, exact(st.LastError))
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *consumer) deleteIDs(ctx context.Context, tx *stdsql.Tx, table string, s *spell, ids []int64) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	slices.Sort(ids)
-	_, err := exec(ctx, c.db, tx, "DELETE FROM "+table+" WHERE topic_id = ? AND group_id = ? AND part = ? AND id IN ("+c.t.d.ids()+")",
-		s.src.id, s.src.group, s.part, c.t.d.numbers(ids))
-	return err
-}
-
-func (c *consumer) deleteAttempts(ctx context.Context, tx *stdsql.Tx, w *work) error {
-	c.mu.Lock()
-	failed := w.s.failed
-	c.mu.Unlock()
-	if !failed && len(w.states) == 0 {
-		return nil
-	}
-	return c.deleteIDs(ctx, tx, "leat_attempts", w.s, w.acks)
-}
-
-// deleteMessages deletes what no group waits for any more.
-func (c *consumer) deleteMessages(ctx context.Context, tx *stdsql.Tx, src *source, ids []int64) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	var groups int
-	if err := first(ctx, c.db, tx, "SELECT count(*) FROM leat_groups WHERE topic_id = ?", []any{src.id}, &groups); err != nil {
-		return err
-	}
-	slices.Sort(ids)
-	query := "DELETE FROM leat_messages AS m WHERE m.id IN (" + c.t.d.ids() + ")"
-	if groups > 1 {
-		query += " AND" + unread
-	}
-	_, err := exec(ctx, c.db, tx, query, c.t.d.numbers(ids))
-	return err
-}
-
 // forget lets go of what is settled, after the commit.
-func (c *consumer) forget(works map[*spell]*work) {
+func (c *consumer) forget(works []*work) {
 	now := time.Now()
 	released, due := false, false
 	c.mu.Lock()
-	for s, w := range works {
+	for _, w := range works {
+		s := w.s
 		s.drop(w.gone, c.scanning)
 		for _, id := range w.release {
 			if !s.holds(id) {

@@ -35,25 +35,27 @@ type partitionRow struct {
 func (sh *share) decide(ctx context.Context) error {
 	c, src := sh.c, sh.src
 	sh.first = !src.joined
-	lease := c.t.o.Lease.Microseconds()
+	lease := c.t.o.lease.Microseconds()
 	if sh.first && c.cfg.Instance.Set {
-		if _, err := exec(ctx, sh.c.db, sh.tx, "DELETE FROM leat_members WHERE topic_id = ? AND group_id = ? AND instance = ?", src.id, src.group, c.cfg.Instance.ID); err != nil {
+		if _, err := sh.c.db.exec(ctx, sh.tx, "DELETE FROM leat_members WHERE topic_id = ? AND group_id = ? AND instance = ?", src.id, src.group, c.cfg.Instance.ID); err != nil {
 			return err
 		}
 	}
-	members, err := sh.members(ctx)
+	_, err := sh.c.db.exec(ctx, sh.tx, "INSERT INTO leat_members (topic_id, group_id, session, instance, lease_until) VALUES (?, ?, ?, ?, "+c.t.d.clock()+" + ?)"+
+		c.t.d.onConflict("topic_id, group_id, session", "lease_until"), src.id, src.group, c.session, c.cfg.Instance.ID, lease)
 	if err != nil {
 		return err
 	}
-	_, err = exec(ctx, sh.c.db, sh.tx, "INSERT INTO leat_members (topic_id, group_id, session, instance, lease_until) VALUES (?, ?, ?, ?, "+c.t.d.clock()+" + ?)"+
-		" ON CONFLICT (topic_id, group_id, session) DO UPDATE SET lease_until = excluded.lease_until", src.id, src.group, c.session, c.cfg.Instance.ID, lease)
-	if err != nil {
+	if _, err := sh.c.db.exec(ctx, sh.tx, "UPDATE leat_partitions SET lease_until = "+c.t.d.clock()+" + ? WHERE topic_id = ? AND group_id = ? AND session = ?", lease, src.id, src.group, c.session); err != nil {
 		return err
 	}
-	if _, err := exec(ctx, sh.c.db, sh.tx, "UPDATE leat_partitions SET lease_until = "+c.t.d.clock()+" + ? WHERE topic_id = ? AND group_id = ? AND session = ?", lease, src.id, src.group, c.session); err != nil {
-		return err
-	}
+	// Members are looked at after what they own: one that comes meanwhile has
+	// raised the epochs of what it took, or is seen.
 	rows, err := sh.partitions(ctx)
+	if err != nil {
+		return err
+	}
+	members, err := sh.members(ctx)
 	if err != nil {
 		return err
 	}
@@ -76,12 +78,18 @@ func (sh *share) decide(ctx context.Context) error {
 	sh.surplus = mine - quota
 	for _, p := range free {
 		if mine >= quota {
-			break
+			if err := sh.leave(ctx, p); err != nil {
+				return err
+			}
+			continue
 		}
-		if err := sh.take(ctx, p); err != nil {
+		taken, err := sh.take(ctx, p)
+		if err != nil {
 			return err
 		}
-		mine++
+		if taken {
+			mine++
+		}
 	}
 	sh.wanting = mine < quota
 	return nil
@@ -107,7 +115,7 @@ func (sh *share) members(ctx context.Context) ([]string, error) {
 		until, left       int64
 	}
 	var all []member
-	err := each(ctx, sh.c.db, sh.tx, "SELECT session, instance, lease_until, lease_until - "+sh.c.t.d.clock()+" FROM leat_members WHERE topic_id = ? AND group_id = ?",
+	err := sh.c.db.each(ctx, sh.tx, "SELECT session, instance, lease_until, lease_until - "+sh.c.t.d.clock()+" FROM leat_members WHERE topic_id = ? AND group_id = ?",
 		[]any{sh.src.id, sh.src.group}, func(r *stdsql.Rows) error {
 			var m member
 			err := r.Scan(&m.session, &m.instance, &m.until, &m.left)
@@ -131,7 +139,12 @@ func (sh *share) members(ctx context.Context) ([]string, error) {
 			seen = &sighting{until: m.until, since: time.Now()}
 		}
 		if sh.dead(m.left, seen) {
-			if _, err := exec(ctx, sh.c.db, sh.tx, "DELETE FROM leat_members WHERE topic_id = ? AND group_id = ? AND session = ?", sh.src.id, sh.src.group, m.session); err != nil {
+			if locked, err := sh.inUse(ctx, "leat_members", "session", m.session); err != nil {
+				return nil, err
+			} else if locked {
+				continue
+			}
+			if _, err := sh.c.db.exec(ctx, sh.tx, "DELETE FROM leat_members WHERE topic_id = ? AND group_id = ? AND session = ?", sh.src.id, sh.src.group, m.session); err != nil {
 				return nil, err
 			}
 			continue
@@ -147,16 +160,25 @@ func (sh *share) members(ctx context.Context) ([]string, error) {
 // member that goes on renewing lives, and one that does not is dead even if
 // its lease seems to last for hours.
 func (sh *share) dead(left int64, seen *sighting) bool {
-	unchanged, lease := time.Since(seen.since), sh.c.t.o.Lease
+	unchanged, lease := time.Since(seen.since), sh.c.t.o.lease
 	if left > 0 {
 		return unchanged > lease+lease/2
 	}
 	return sh.first || unchanged >= lease/2
 }
 
+// inUse tells whether another has locked a row, and locks it where not. Nobody
+// waits for a process that was stopped in the midst of this.
+func (sh *share) inUse(ctx context.Context, table, column string, value any) (bool, error) {
+	found := 0
+	err := sh.c.db.each(ctx, sh.tx, "SELECT 1 FROM "+table+" WHERE topic_id = ? AND group_id = ? AND "+column+" = ?"+sh.c.t.d.free(),
+		[]any{sh.src.id, sh.src.group, value}, func(r *stdsql.Rows) error { return r.Scan(&found) })
+	return found == 0, err
+}
+
 func (sh *share) partitions(ctx context.Context) ([]partitionRow, error) {
 	var all []partitionRow
-	err := each(ctx, sh.c.db, sh.tx, "SELECT part, epoch, coalesce(owner, ''), coalesce(session, '') FROM leat_partitions WHERE topic_id = ? AND group_id = ? ORDER BY part",
+	err := sh.c.db.each(ctx, sh.tx, "SELECT part, epoch, coalesce(owner, ''), coalesce(session, '') FROM leat_partitions WHERE topic_id = ? AND group_id = ? ORDER BY part",
 		[]any{sh.src.id, sh.src.group}, func(r *stdsql.Rows) error {
 			var p partitionRow
 			err := r.Scan(&p.part, &p.epoch, &p.owner, &p.session)
@@ -166,19 +188,33 @@ func (sh *share) partitions(ctx context.Context) ([]partitionRow, error) {
 	return all, err
 }
 
-// take makes a partition ours: whoever had it before can change nothing of it
-// from the commit on.
-func (sh *share) take(ctx context.Context, p partitionRow) error {
+// leave gives up a row that names us though we have lost it: nobody else would
+// take it while we live.
+func (sh *share) leave(ctx context.Context, p partitionRow) error {
+	if p.session != sh.c.session {
+		return nil
+	}
+	_, err := sh.c.db.exec(ctx, sh.tx, "UPDATE leat_partitions SET owner = NULL, session = NULL, lease_until = 0 WHERE topic_id = ? AND group_id = ? AND part = ? AND epoch = ?",
+		sh.src.id, sh.src.group, p.part, p.epoch)
+	return err
+}
+
+// take makes a partition ours, unless another was faster: whoever had it before
+// can change nothing of it from the commit on.
+func (sh *share) take(ctx context.Context, p partitionRow) (bool, error) {
 	c, src := sh.c, sh.src
-	_, err := exec(ctx, sh.c.db, sh.tx, "UPDATE leat_partitions SET owner = ?, session = ?, epoch = ?, lease_until = "+c.t.d.clock()+" + ? WHERE topic_id = ? AND group_id = ? AND part = ?",
-		c.cfg.Instance.ID, c.session, p.epoch+1, c.t.o.Lease.Microseconds(), src.id, src.group, p.part)
-	if err != nil {
-		return err
+	if locked, err := sh.inUse(ctx, "leat_partitions", "part", p.part); err != nil || locked {
+		return false, err
+	}
+	n, err := c.db.changed(ctx, sh.tx, "UPDATE leat_partitions SET owner = ?, session = ?, epoch = ?, lease_until = "+c.t.d.clock()+" + ? WHERE topic_id = ? AND group_id = ? AND part = ? AND epoch = ?",
+		c.cfg.Instance.ID, c.session, p.epoch+1, c.t.o.lease.Microseconds(), src.id, src.group, p.part, p.epoch)
+	if err != nil || n == 0 {
+		return false, err
 	}
 	s := &spell{src: src, part: int32(p.part), epoch: p.epoch + 1, back: none, held: map[int64]bool{}} //nolint:gosec // at most maxPartitions
-	err = first(ctx, c.db, sh.tx, "SELECT EXISTS (SELECT 1 FROM leat_attempts WHERE topic_id = ? AND group_id = ? AND part = ?)", []any{src.id, src.group, p.part}, &s.failed)
+	err = c.db.first(ctx, sh.tx, "SELECT EXISTS (SELECT 1 FROM leat_attempts WHERE topic_id = ? AND group_id = ? AND part = ?)", []any{src.id, src.group, p.part}, &s.failed)
 	sh.gained = append(sh.gained, s)
-	return err
+	return true, err
 }
 
 // apply makes the consumer follow what was committed.
@@ -195,7 +231,7 @@ func (sh *share) apply(began time.Time) bool {
 	}
 	for i := len(c.spells) - 1; i >= 0 && len(leave) < sh.surplus; i-- {
 		if s := c.spells[i]; s.src == src && s.leaveBy.IsZero() {
-			s.leaveBy = began.Add(c.t.o.Lease)
+			s.leaveBy = began.Add(c.t.o.lease)
 			leave = append(leave, s)
 		}
 	}

@@ -12,12 +12,18 @@ type source struct {
 	topic
 	group int64
 
-	due time.Time // when the next delayed row of ours is due; zero: none is known. Guarded by mu.
+	// Guarded by mu.
+	due    time.Time // when the next delayed row of ours is due; zero: none is known
+	gen    int64     // of the topic, when it was last looked at
+	groups int       // of the topic, likewise
+
+	unclean []int64 // messages to delete if nobody waits for them; for Settle alone
 
 	// What the keeper alone uses.
-	sightOf map[string]*sighting // of other members
-	joined  bool
-	wanting bool // has less than its share
+	sightOf  map[string]*sighting // of other members
+	joined   bool
+	unfilled bool // what is older than the group waits for publishers
+	wanting  bool // has less than its share
 }
 
 // dueBy notes that a delayed row will be due.

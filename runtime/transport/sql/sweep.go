@@ -5,8 +5,6 @@ import (
 	stdsql "database/sql"
 	"math/rand/v2"
 	"time"
-
-	"github.com/leat-io/leat/internal/sqldb"
 )
 
 const (
@@ -17,12 +15,7 @@ const (
 
 // sweeper deletes messages past their topic's retention that nobody waits for:
 // those no group reads, and those whose deliveries went without them.
-type sweeper struct {
-	db *sqldb.DB
-	d  dialect
-}
-
-func newSweeper(db *sqldb.DB, d dialect) *sweeper { return &sweeper{db: db, d: d} }
+type sweeper struct{ db *database }
 
 // run sweeps now and then until ctx ends. An error ends a round and nothing
 // else: whoever consumes or publishes meets it too, and says so.
@@ -54,40 +47,39 @@ func pause(ctx context.Context, d time.Duration) bool {
 // it saw that is old enough for some topic: from itself, when there are none.
 func (s *sweeper) sweep(ctx context.Context, from int64) (int64, error) {
 	var last stdsql.NullInt64
-	err := look(ctx, s.db, "SELECT max(id) FROM (SELECT id, published_at FROM leat_messages WHERE id > ? ORDER BY id LIMIT ?)"+
-		" WHERE published_at < "+s.d.clock()+" - (SELECT min(retention) FROM leat_topics)", []any{from, sweepBatch},
-		func(r *stdsql.Rows) (bool, error) { return true, r.Scan(&last) })
+	err := s.db.first(ctx, nil, "SELECT max(id) FROM (SELECT id, published_at FROM leat_messages WHERE id > ? ORDER BY id LIMIT ?) AS batch"+
+		" WHERE published_at < "+s.db.d.clock()+" - (SELECT min(retention) FROM leat_topics)", []any{from, sweepBatch}, &last)
 	if err != nil || !last.Valid {
 		return from, err
 	}
-	var ids []int64
-	err = look(ctx, s.db, s.unwanted(), []any{from, last.Int64}, func(r *stdsql.Rows) (bool, error) {
-		var id int64
-		err := r.Scan(&id)
-		ids = append(ids, id)
-		return true, err
-	})
-	if err != nil || len(ids) == 0 {
-		return last.Int64, err
+	type generation struct {
+		topic topic
+		gen   int64
 	}
-	// Looked at again in the transaction that deletes: a group may have come
-	// to want them meanwhile.
-	err = s.db.InTx(ctx, func(tx *stdsql.Tx) error {
-		_, err := exec(ctx, s.db, tx, "DELETE FROM leat_messages WHERE id IN ("+s.d.ids()+") AND id IN ("+s.unwanted()+")",
-			s.d.numbers(ids), from, last.Int64)
-		return err
-	})
+	ids := map[generation][]int64{}
+	err = s.db.look(ctx, "SELECT m.id, t.id, t.uid, "+s.db.d.generation("t")+" FROM leat_messages m JOIN leat_topics t ON t.id = m.topic_id"+
+		" WHERE m.id > ? AND m.id <= ? AND t.keep = 0 AND m.published_at < "+s.db.d.clock()+" - t.retention AND"+s.db.d.unread()+" ORDER BY m.id",
+		[]any{from, last.Int64}, func(r *stdsql.Rows) (bool, error) {
+			var id int64
+			var g generation
+			err := r.Scan(&id, &g.topic.id, &g.topic.uid, &g.gen)
+			ids[g] = append(ids[g], id)
+			return true, err
+		})
+	for g, ids := range ids {
+		if err != nil {
+			break
+		}
+		// Looked at again as they are deleted: a group may have come to want
+		// them meanwhile. Where that was so, the next round is in time.
+		_, err = s.db.d.clean(ctx, s.db, g.topic, g.gen, ids)
+	}
 	return last.Int64, err
 }
 
-func (s *sweeper) unwanted() string {
-	return `SELECT m.id FROM leat_messages m JOIN leat_topics t ON t.id = m.topic_id
- WHERE m.id > ? AND m.id <= ? AND t.keep = 0 AND m.published_at < ` + s.d.clock() + ` - t.retention AND` + unread
-}
-
-// unread is a condition on m: no group waits for it. It names every column of
+// unreadInFile is a condition on m: no group waits for it. It names every column of
 // the primary keys, so that it costs a look-up for each group.
-const unread = ` NOT EXISTS (SELECT 1 FROM leat_deliveries d WHERE d.topic_id = m.topic_id
+const unreadInFile = ` NOT EXISTS (SELECT 1 FROM leat_deliveries d WHERE d.topic_id = m.topic_id
    AND d.group_id IN (SELECT g.id FROM leat_groups g WHERE g.topic_id = m.topic_id) AND d.part = m.part AND d.id = m.id)
  AND NOT EXISTS (SELECT 1 FROM leat_delayed d WHERE d.topic_id = m.topic_id
    AND d.group_id IN (SELECT g.id FROM leat_groups g WHERE g.topic_id = m.topic_id) AND d.part = m.part AND d.id = m.id)`

@@ -1,5 +1,5 @@
-// Package sql has a database as a broker: topics, groups and messages are rows.
-// SQLite is the one it speaks so far.
+// Package sql has a database as a broker: topics, groups and messages are rows
+// in SQLite, PostgreSQL, MariaDB or MySQL.
 //
 // A message is one row of leat_messages, and one narrow row of leat_deliveries
 // for each group that reads its topic. Each partition of a topic is owned, for
@@ -24,12 +24,13 @@ import (
 
 // Transport is one database. It connects when it is first used.
 type Transport struct {
-	o Options
-	d dialect
+	o  settings
+	d  dialect
+	to sqldb.Options // what to open
 
 	turn   chan struct{} // held to change what follows; a channel, so that waiting ends with a context
 	mode   transport.Topology
-	db     *sqldb.DB
+	db     *database
 	closed bool
 	stop   context.CancelFunc // of the sweeper
 	swept  chan struct{}
@@ -44,13 +45,36 @@ var _ transport.Transport = (*Transport)(nil)
 // OpenSQLite makes the transport of an SQLite file. Nothing is opened yet; the
 // error is about o alone.
 func OpenSQLite(o Options) (*Transport, error) {
-	if err := o.complete(); err != nil {
-		return nil, err
-	}
-	return &Transport{o: o, d: sqlite{}, turn: make(chan struct{}, 1)}, nil
+	return open(sqlite{}, settings{o.Partitions, o.Retention, o.Poll, o.Lease},
+		sqldb.Options{Dialect: sqldb.SQLite, Path: o.Path, Synchronous: o.Synchronous})
 }
 
-// Kind is "sqlite".
+// OpenPostgres makes the transport of a PostgreSQL database, likewise.
+func OpenPostgres(o ServerOptions) (*Transport, error) {
+	return openServer(postgres{}, sqldb.Postgres, o)
+}
+
+// OpenMySQL makes the transport of a MariaDB or MySQL database, likewise.
+func OpenMySQL(o ServerOptions) (*Transport, error) {
+	return openServer(mysql{}, sqldb.MySQL, o)
+}
+
+func openServer(d dialect, named sqldb.Dialect, o ServerOptions) (*Transport, error) {
+	to := sqldb.Options{Dialect: named, Server: o.Server}
+	if err := to.Validate(); err != nil {
+		return nil, transport.Refuse(err)
+	}
+	return open(d, settings{o.Partitions, o.Retention, o.Poll, o.Lease}, to)
+}
+
+func open(d dialect, o settings, to sqldb.Options) (*Transport, error) {
+	if err := o.complete(d.kind()); err != nil {
+		return nil, err
+	}
+	return &Transport{o: o, d: d, to: to, turn: make(chan struct{}, 1)}, nil
+}
+
+// Kind is "sqlite", "postgres" or "mysql".
 func (t *Transport) Kind() string { return t.d.kind() }
 
 // Capabilities of a database.
@@ -66,6 +90,8 @@ func (t *Transport) Capabilities() transport.Capabilities {
 		Depth:             true,
 		Browse:            transport.BrowseReads,
 		Durable:           true,
+		Networked:         t.to.Dialect.Server(),
+		Transactions:      t.to.Dialect.Server(),
 		SQL:               true,
 		MaxNameLength:     transport.MaxName,
 	}
@@ -73,7 +99,7 @@ func (t *Transport) Capabilities() transport.Capabilities {
 
 // connect opens the database once, and again after an error. What is created
 // depends on mode; the empty one is that of the last Declare.
-func (t *Transport) connect(ctx context.Context, mode transport.Topology) (*sqldb.DB, error) {
+func (t *Transport) connect(ctx context.Context, mode transport.Topology) (*database, error) {
 	ctx, cancel := context.WithTimeout(ctx, openWait)
 	defer cancel()
 	select {
@@ -91,16 +117,19 @@ func (t *Transport) connect(ctx context.Context, mode transport.Topology) (*sqld
 	if t.db != nil {
 		return t.db, nil
 	}
-	db, err := sqldb.Open(ctx, sqldb.Options{Path: t.o.Path, Synchronous: t.o.Synchronous, Verify: !t.mayCreate()})
+	to := t.to
+	to.Verify = !t.mayCreate()
+	opened, err := sqldb.Open(ctx, to)
 	if err != nil {
 		return nil, refuse(err)
 	}
+	db := &database{DB: opened, d: t.d}
 	t.db = db
 	sweeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	t.stop, t.swept = stop, make(chan struct{})
 	go func() {
 		defer close(t.swept)
-		newSweeper(db, t.d).run(sweeping)
+		(&sweeper{db}).run(sweeping)
 	}()
 	return db, nil
 }
