@@ -28,8 +28,9 @@ type Options struct {
 	TLS *TLS `yaml:"tls"`
 	// SASL says how to log in.
 	SASL *SASL `yaml:"sasl"`
-	// Username and Password log in with plain and scram.
-	Username string        `yaml:"username"`
+	// Username logs in with plain and scram.
+	Username string `yaml:"username"`
+	// Password logs in with plain and scram.
 	Password config.Secret `yaml:"password"`
 	// PasswordFile holds the password in place of Password, and is read again
 	// for each connection. One trailing newline is not part of it.
@@ -44,13 +45,13 @@ type Options struct {
 	// the partitions (KIP-848, from Kafka 4.0). Default: classic.
 	GroupProtocol string `yaml:"group_protocol" enum:"classic,consumer"`
 	// SessionTimeout is how long the group waits for a member that is not
-	// heard of. Default: 45s, and with the protocol "consumer" the broker's.
+	// heard of. With the protocol "consumer" it is the broker's. Default: 45s.
 	SessionTimeout time.Duration `yaml:"session_timeout"`
 	// RebalanceTimeout is how long the group waits for members that give up
 	// partitions. Default: 60s.
 	RebalanceTimeout time.Duration `yaml:"rebalance_timeout"`
 	// RebalanceDrain is how long running handlers may go on with messages of a
-	// partition that leaves. Default: 5s, at most half of RebalanceTimeout.
+	// partition that leaves; half of RebalanceTimeout where that is less. Default: 5s.
 	RebalanceDrain time.Duration `yaml:"rebalance_drain"`
 	// CommitInterval is the shortest time between two commits under load. A
 	// kill repeats what was handled since the last one. Default: 20ms.
@@ -77,7 +78,7 @@ type Options struct {
 	// Default: snappy.
 	Compression string `yaml:"compression" enum:"snappy,lz4,zstd,gzip,none"`
 	// MaxMessageBytes is the largest batch that is sent to a topic whose
-	// max.message.bytes may not be read. Default: 1048588, as the broker's.
+	// max.message.bytes may not be read. The default is the broker's own. Default: 1048588.
 	MaxMessageBytes int `yaml:"max_message_bytes" min:"0" max:"1073741824"`
 
 	// Partitions of a topic that is made; a dead letter has one. Default: 8.
