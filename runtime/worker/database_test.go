@@ -21,7 +21,7 @@ func TestUnusableDatabase(t *testing.T) {
 		"directory": {func(s *site) { require.NoError(s.t, os.Mkdir(s.path("worker.db"), 0o700)) }, "is a directory"},
 		"corrupt":   {func(s *site) { s.write("worker.db", strings.Repeat("not a database. ", 1000)) }, "is not an SQLite database"},
 		"read-only": {func(s *site) {
-			s.publish("m", 1)
+			s.publish(1)
 			require.NoError(s.t, os.Chmod(s.path("worker.db"), 0o400))
 		}, "read-only"},
 		"no folder": {func(s *site) {
@@ -44,7 +44,7 @@ func TestUnusableDatabase(t *testing.T) {
 func TestLockedDatabase(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "0s", "done")
-	s.publish("m", 1)
+	s.publish(1)
 	db, err := sql.Open("sqlite", "file:"+s.path("worker.db")+"?_txlock=immediate")
 	require.NoError(t, err)
 	defer db.Close()

@@ -17,7 +17,7 @@ import (
 func TestSignalSentTwice(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "300ms", "done")
-	s.publish("m", 1)
+	s.publish(1)
 	p := s.start("run")
 	s.eventually(p, "the handler runs", func() bool { return len(s.traces().start) == 1 })
 	p.signal(syscall.SIGTERM)
@@ -34,7 +34,7 @@ func TestTermInBackOff(t *testing.T) {
 		t.Run(order, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, "0s", "fail")
-			s.publish("m", 3)
+			s.publish(3)
 			p := s.start("run", "--set", "consumers.c.retry={initial_interval: 1h, max_interval: 1h, order: "+order+"}")
 			s.eventually(p, "all have failed", func() bool { return len(s.traces().start) == 3 })
 			p.signal(syscall.SIGTERM)
@@ -84,7 +84,7 @@ func TestClosedOutput(t *testing.T) {
 	p = s.begin(run)
 	require.NoError(t, w.Close())
 	require.NoError(t, r.Close())
-	s.publish("m", 10)
+	s.publish(10)
 	s.eventually(p, "all are handled", func() bool { return len(s.traces().done) == 10 })
 	p.signal(syscall.SIGTERM)
 	require.Zero(t, p.exit())

@@ -48,15 +48,16 @@ consumers: {charge: {topic: orders.placed, handler: charge}}
 	go func() { ended <- w.Run(ctx) }()
 	<-w.Router().Ready()
 
-	producer, err := w.Transport("").OpenProducer(ctx) // "" is the main broker
+	running := context.WithoutCancel(ctx)
+	producer, err := w.Transport("").OpenProducer(running) // "" is the main broker
 	if err != nil {
 		panic(err)
 	}
 	// nil means that the broker has confirmed it.
-	if err := producer.Publish(ctx, "orders.placed", message.NewMessage("o-1", []byte(`{"id": "o-1"}`))); err != nil {
+	if err := producer.Publish(running, "orders.placed", message.NewMessage("o-1", []byte(`{"id": "o-1"}`))); err != nil {
 		panic(err)
 	}
-	if err := producer.Close(context.WithoutCancel(ctx)); err != nil {
+	if err := producer.Close(running); err != nil {
 		panic(err)
 	}
 	fmt.Println(<-ended)

@@ -273,7 +273,7 @@ func TestClientsThatHold(t *testing.T) {
 func TestDrainCanBeWatched(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "3s", "done")
-	s.publish("m", 1)
+	s.publish(1)
 	p := s.start("run", "--instance", "one", "--set", "http.listen="+freePort(t))
 	s.eventually(p, "the handler runs", func() bool { return len(s.traces().start) == 1 })
 	url := regexp.MustCompile(`"http":"(http://[^"]+)"`).FindStringSubmatch(p.stderr.String())

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -85,8 +84,8 @@ func (s *site) write(name, content string) {
 	require.NoError(s.t, os.WriteFile(s.path(name), []byte(content), 0o600))
 }
 
-// publish publishes messages with ids prefix-0 to prefix-(n-1), without keys.
-func (s *site) publish(prefix string, n int) {
+// publish publishes messages with ids m-0 to m-(n-1), without keys.
+func (s *site) publish(n int) {
 	s.t.Helper()
 	ctx := context.Background()
 	tr, err := sql.OpenSQLite(sql.Options{Path: s.path("worker.db")})
@@ -96,7 +95,7 @@ func (s *site) publish(prefix string, n int) {
 	require.NoError(s.t, err)
 	var batch []*message.Message
 	for i := range n {
-		batch = append(batch, &message.Message{UUID: fmt.Sprintf("%s-%d", prefix, i), Payload: []byte("{}")})
+		batch = append(batch, &message.Message{UUID: fmt.Sprintf("m-%d", i), Payload: []byte("{}")})
 		if len(batch) == 500 || i == n-1 {
 			require.NoError(s.t, p.Publish(ctx, "t", batch...))
 			batch = nil
@@ -240,12 +239,6 @@ func (p *process) exit() int {
 func (p *process) signal(s os.Signal) {
 	p.t.Helper()
 	require.NoError(p.t, p.Process.Signal(s))
-}
-
-func (p *process) kill() {
-	p.t.Helper()
-	p.signal(syscall.SIGKILL)
-	require.Equal(p.t, -1, p.exit(), p.stderr)
 }
 
 // run runs a command to its end, which must be a good one.

@@ -91,7 +91,7 @@ func TestStoreOnServers(t *testing.T) {
 		s := newSite(t, "0s", "done")
 		s.write("worker.yaml", fmt.Sprintf(siteYAML, s.path("trace"), "0s", "done")+"store: "+component(o)+"\ndefaults: {dedup: {key: id}}\n")
 		for range 2 {
-			s.publish("m", 20)
+			s.publish(20)
 			s.says(0, "run", "--until-idle", "300ms")
 		}
 		require.Len(t, s.traces().done, 20)

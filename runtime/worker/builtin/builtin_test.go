@@ -35,13 +35,11 @@ func component(kind, url, dir string) config.Component {
 // store is the URL of a new store of a kind.
 func store(t *testing.T, kind string) string {
 	t.Helper()
-	switch dialect := sqldb.Dialect(kind); dialect {
-	case sqldb.Postgres, sqldb.MySQL:
+	if dialect := sqldb.Dialect(kind); sqldbtest.Brokers[dialect] != "" {
 		o := sqldbtest.New(t, dialect)
 		return at(t, o.Server.URL, o.Server.Database)
-	default:
-		return map[string]string{"sqlite": "sqlite://some.db", "memory": "memory://x"}[kind]
 	}
+	return map[string]string{"sqlite": "sqlite://some.db", "memory": "memory://x"}[kind]
 }
 
 // unusable is the URL of a store that waiting will not mend; of an SQLite
