@@ -110,7 +110,7 @@ bench: ## measure against peers: medians and ratios (LEAT_BENCH_ROUNDS, LEAT_BEN
 .PHONY: soak
 soak: ## the tests that stop and kill processes and the suites, at length, SOAK_ROUNDS (10) times
 	@LEAT_SOAK=1 scripts/brokers run $(BROKERS) -- $(GO) test -count=$(SOAK_ROUNDS) -timeout 0 -v -run 'Term|Kill|Crash|Start|Conformance' \
-		./runtime/worker ./runtime/conformance ./runtime/transport/... ./internal/sqldb
+		./runtime/worker ./runtime/conformance ./runtime/pubsub ./runtime/transport/... ./internal/sqldb
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (10s)

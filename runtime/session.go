@@ -48,8 +48,12 @@ type barrier struct {
 }
 
 func newSession(ctx context.Context, tc transport.Consumer, c *consumer) *session {
+	flushAt := min(max(c.p.Prefetch/4, 1), 256)
+	if n := c.caps.InFlight; n > 0 {
+		flushAt = min(flushAt, max(n/4, 1))
+	}
 	s := &session{
-		c: tc, flushAt: min(max(c.p.Prefetch/4, 1), 256), bound: max(8*c.p.Prefetch, 4096), bytes: c.p.PrefetchBytes,
+		c: tc, flushAt: flushAt, bound: max(8*c.p.Prefetch, 4096), bytes: c.p.PrefetchBytes,
 		wake: make(chan struct{}, 1), full: make(chan struct{}, 1), flow: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	s.ctx, s.fail = context.WithCancelCause(ctx)
@@ -69,10 +73,10 @@ func (s *session) settle(st transport.Settlement) {
 	s.added++
 	n := len(s.pending)
 	s.mu.Unlock()
-	switch n {
-	case 1:
+	if n == 1 {
 		poke(s.wake)
-	case s.flushAt:
+	}
+	if n == s.flushAt {
 		poke(s.full)
 	}
 }

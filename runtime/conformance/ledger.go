@@ -168,7 +168,10 @@ func (l *ledger) ranOnce() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, runs := range l.of {
-		require.Len(l, runs, 1, "runs of %s", id)
+		if len(runs) > 1 {
+			again := runs[1].began.Sub(runs[0].began)
+			require.FailNow(l, "a message has run more than once", "%s ran %d times, the second %v after the first", id, len(runs), again)
+		}
 	}
 }
 
@@ -187,6 +190,20 @@ func (l *ledger) inOrder(but ...string) {
 		require.LessOrEqual(l, last[n.key], n.id, "order of key %q", n.key)
 		last[n.key] = n.id
 	}
+}
+
+// tally counts messages, each once however often it runs.
+type tally struct{ seen sync.Map }
+
+func (t *tally) add(m *message.Message) { t.seen.Store(m.UUID, true) }
+
+func (t *tally) count() int {
+	n := 0
+	t.seen.Range(func(any, any) bool {
+		n++
+		return true
+	})
+	return n
 }
 
 // gate holds handlers up until it is opened, or their contexts end.

@@ -2,7 +2,9 @@ package conformance
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,14 +17,43 @@ import (
 var errAsAsked = errors.New("as asked")
 
 // members starts as many instances as the broker keeps the order of a key
-// over: two, or one.
+// over: two, or one. Each has its share when they are returned: one that is
+// still joining would take a partition from handlers that outlast the handover.
 func (r *rig) members(topic, group string, h message.HandlerFunc, change ...func(*transport.Policy)) []*instance {
 	r.Helper()
+	h = passing(h)
 	ms := []*instance{r.instance().run(topic, group, h, change...)}
 	if r.caps.KeyOrder == transport.ScopeGroup {
 		ms = append(ms, r.instance().run(topic, group, h, change...))
 	}
+	published := 0
+	r.eventually("each member has its share", func() bool {
+		handled, idle := 0, false
+		for _, in := range ms {
+			n := in.count(transport.Handled)
+			handled, idle = handled+n, idle || n == 0
+		}
+		if handled >= published && idle {
+			scouts := prefixed(fmt.Sprint(scout, published, "-"), keyed(16, 1))
+			published += len(scouts)
+			r.publish(topic, scouts...)
+		}
+		return handled >= published && !idle
+	}, func() any { return fmt.Sprintf("%d scouts, %+v", published, ms[0].status()) })
 	return ms
+}
+
+// scout begins the ids of messages that tell who handles anything.
+const scout = "scout-"
+
+// passing has a handler not see them.
+func passing(h message.HandlerFunc) message.HandlerFunc {
+	return func(m *message.Message) ([]*message.Message, error) {
+		if strings.HasPrefix(m.UUID, scout) {
+			return nil, nil
+		}
+		return h(m)
+	}
 }
 
 // eachOnce: without faults every message is handled, once, and nothing else is.

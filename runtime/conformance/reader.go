@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	"github.com/stretchr/testify/require"
@@ -62,6 +63,23 @@ func (r *rig) nothingLeft(topic, group string) {
 	d, err := r.tr.Depth(ctx, topic, group)
 	require.NoError(r, err)
 	require.Zero(r, d.Ready+d.Delayed+d.Held, "depth of %q", topic)
+}
+
+// exhausted waits until a group that is being read is done with all of a topic:
+// with copies too, of what was published again since its confirmation was lost.
+func (r *rig) exhausted(topic, group string) {
+	r.Helper()
+	if !r.caps.Depth {
+		return
+	}
+	var d transport.Depth
+	var err error
+	r.eventually("the group is done with its topic", func() bool {
+		ctx, cancel := r.within()
+		defer cancel()
+		d, err = r.tr.Depth(ctx, topic, group)
+		return err == nil && d.Ready+d.Delayed+d.Held == 0
+	}, func() any { return fmt.Sprintf("%+v, %v", d, err) })
 }
 
 // deadTopic is the dead letter of a consumer, as it is named by default.

@@ -138,6 +138,7 @@ func (s *site) finish(want []string, args ...string) history.Report {
 	s.until("all messages are done", func(t *traces) bool {
 		return len(t.done) >= len(want) && !slices.ContainsFunc(want, func(id string) bool { return t.done[id] == 0 })
 	}, p)
+	s.exhausted(s.topic, s.group)
 	p.saying("router ready") // before that, a signal ends it as any process
 	p.stop()
 	s.dead(s.topic, s.group, 0)

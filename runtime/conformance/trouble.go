@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -70,14 +69,14 @@ func (r *rig) again(ctx context.Context) bool {
 func (r *rig) endure(rounds int, trouble func()) {
 	r.Helper()
 	topic, group := r.topic()
-	var handled atomic.Int64
+	var handled tally
 	var ms []*instance
 	for range 2 {
 		in, recorded := r.recorded()
 		ms = append(ms, in.run(topic, group, recorded(func(m *message.Message) ([]*message.Message, error) {
 			err := work(m, time.Millisecond)
 			if err == nil {
-				handled.Add(1)
+				handled.add(m)
 			}
 			return nil, err
 		}), limits(16, 64)))
@@ -102,11 +101,12 @@ func (r *rig) endure(rounds int, trouble func()) {
 		r.log.Add(history.Event{Kind: history.Fault, Text: fmt.Sprint("round ", round)})
 		trouble()
 		<-published
-		r.eventually("consumption is back", func() bool { return int(handled.Load()) >= total }, func() any {
-			return fmt.Sprintf("%d of %d handled: %+v and %+v", handled.Load(), total, ms[0].status(), ms[1].status())
+		r.eventually("consumption is back", func() bool { return handled.count() >= total }, func() any {
+			return fmt.Sprintf("%d of %d handled: %+v and %+v", handled.count(), total, ms[0].status(), ms[1].status())
 		})
 		r.log.Add(history.Event{Kind: history.Healed})
 	}
+	r.exhausted(topic, group)
 	for _, in := range ms {
 		require.NoError(r, in.drain(), "drain")
 		require.Zero(r, in.count(transport.Dead), "trouble of the broker is no failure of a message")
@@ -216,14 +216,14 @@ func downAtStart(r *rig) {
 // nothing runs twice by it.
 func rebalanced(r *rig) {
 	topic, group := r.topic()
-	var handled atomic.Int64
+	var handled tally
 	member := func() *instance {
 		in, recorded := r.recorded()
 		return in.run(topic, group, recorded(func(m *message.Message) ([]*message.Message, error) {
 			if err := work(m, time.Millisecond); err != nil {
 				return nil, err
 			}
-			handled.Add(1)
+			handled.add(m)
 			return nil, nil
 		}), byKey, limits(8, 64))
 	}
@@ -237,10 +237,10 @@ func rebalanced(r *rig) {
 		}
 		total += 3 * keys * each
 		in := member()
-		r.eventually("messages are handled", func() bool { return int(handled.Load()) >= total-2*keys*each }, func() any { return stays.router.Status() })
+		r.eventually("messages are handled", func() bool { return handled.count() >= total-2*keys*each }, func() any { return stays.router.Status() })
 		in.stopped()
 	}
-	r.eventually("all messages are handled", func() bool { return int(handled.Load()) >= total }, func() any { return stays.router.Status() })
+	r.eventually("all messages are handled", func() bool { return handled.count() >= total }, func() any { return stays.router.Status() })
 	stays.stopped()
 	report := r.judge(topic, r.events(), history.Options{Ordered: true})
 	require.Equal(r, total, report.Handled)
@@ -254,12 +254,12 @@ func contention(r *rig) {
 	topic, group := r.topic()
 	to := r.name("emitted")
 	r.declare(transport.Declaration{Topic: to, Group: "reader-" + group})
-	var handled atomic.Int64
+	var handled tally
 	var ms []*instance
 	for range members {
 		in, recorded := r.recorded()
 		ms = append(ms, in.run(topic, group, recorded(func(m *message.Message) ([]*message.Message, error) {
-			handled.Add(1)
+			handled.add(m)
 			return nil, handlers.Emit(m.Context(), to, "from "+m.UUID)
 		}), limits(8, 32)))
 	}
@@ -270,7 +270,7 @@ func contention(r *rig) {
 		r.publish(topic, msgs...)
 		published = append(published, msgs...)
 	}
-	r.eventually("all messages are handled", func() bool { return int(handled.Load()) >= n }, func() any { return handled.Load() })
+	r.eventually("all messages are handled", func() bool { return handled.count() >= n }, func() any { return handled.count() })
 	for _, in := range slices.Backward(ms) {
 		in.stopped()
 	}

@@ -52,6 +52,8 @@ type Options struct {
 	Work time.Duration `yaml:"work"`
 	// Then is what comes after that. Default: done.
 	Then Then `yaml:"then" enum:"done,fail,hang"`
+	// Stuck is the id of a message whose runs never return, whatever Then says. Default: none.
+	Stuck string `yaml:"stuck"`
 }
 
 // Then is the end of a run.
@@ -93,7 +95,11 @@ func (o Options) handle(m *message.Message) ([]*message.Message, error) {
 	case <-m.Context().Done():
 		return nil, context.Cause(m.Context())
 	}
-	switch o.Then {
+	then := o.Then
+	if o.Stuck != "" && m.UUID == o.Stuck {
+		then = Hang
+	}
+	switch then {
 	case Hang:
 		select {}
 	case Fail:

@@ -2,122 +2,130 @@ package watermill
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"reflect"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/leat-io/leat/runtime/transport"
 )
 
+// source is a Subscriber, as one consumer has it.
+type source struct {
+	sub     message.Subscriber
+	foreign bool // somebody else closes it
+
+	// read adds to a delivery what the kind knows of it; nil: nothing.
+	read func(m *message.Message, d *transport.Delivery)
+	// lost tells that the connection behind sub is gone, though sub would go
+	// on as if it were not; nil: it cannot be known.
+	lost <-chan error
+	// cut breaks that connection, where sub does not close; nil: it cannot be.
+	cut func()
+	// claims are the partitions of which sub hands out a message each, in one
+	// subscription; nil: a subscription hands out one at a time.
+	claims *claims
+}
+
+// consumer is one member of a group, with its subscriptions.
 type consumer struct {
-	subs    []*subscription
+	cfg     transport.ConsumerConfig
+	src     *source
 	session uint64
-	cancel  context.CancelFunc
-	changed chan struct{} // a pause, a resume or the end
-	closed  atomic.Bool
-	close   func() error // of sub, once
+	cancel  context.CancelFunc // ends the subscriptions
+	pumps   sync.WaitGroup
+	changed chan struct{} // there is something for Receive to look at
+	ended   chan struct{} // closed with err
+	close   func(context.Context) error
+
+	mu     sync.Mutex
+	err    error // what Receive says from now on
+	spells map[place]*spell
+	queue  []*handed                    // not received yet
+	held   map[*message.Message]*handed // not answered yet, of the queue too
+	back   []*handed                    // released; nacked when Receive comes again
+	gate   gate
+	tags   int64
+	odd    map[string]bool // what was warned of
 }
 
-// subscription is one topic of a consumer.
+// place is where spells are, one at a time.
+type place struct {
+	topic     string
+	partition int32
+}
+
+// subscription is one channel of a Subscriber.
 type subscription struct {
+	topic    string
 	messages <-chan *message.Message
-	a        *transport.Assignment
-	tag      int64
-	paused   atomic.Bool
+	taken    chan struct{} // Receive has taken what it handed out
 }
 
-func (t *adapter) subscribe(cfg transport.ConsumerConfig) (transport.Consumer, error) {
-	sub, err := t.subscriber(cfg, adapt(cfg.Log))
+// handed is a message that the Pub/Sub has handed out.
+type handed struct {
+	m        *message.Message
+	spell    *spell
+	from     *subscription
+	delivery *transport.Delivery // nil until it is received
+}
+
+func (t *adapter) subscribe(cfg transport.ConsumerConfig) (*consumer, error) {
+	src, err := t.source(cfg, quietly(cfg.Log))
 	if err != nil {
 		return nil, fmt.Errorf("open subscriber: %w", err)
 	}
 	ctx, cancel := context.WithCancel(cfg.Base)
 	c := &consumer{
-		session: t.sessions.Add(1), cancel: cancel,
-		changed: make(chan struct{}, 1), close: sync.OnceValue(sub.Close),
+		cfg: cfg, src: src, session: t.sessions.Add(1), cancel: cancel,
+		changed: make(chan struct{}, 1), ended: make(chan struct{}),
+		spells: make(map[place]*spell), held: make(map[*message.Message]*handed), odd: make(map[string]bool),
+	}
+	c.close = once(c.leave)
+	if src.claims != nil {
+		src.claims.of = c
+	}
+	n := 1
+	if cfg.Order != transport.OrderKey && cfg.Order != transport.OrderPartition && src.claims == nil {
+		n = max(1, min(t.subscriptions, cfg.Prefetch))
 	}
 	for _, topic := range cfg.Topics {
-		messages, err := sub.Subscribe(ctx, topic)
-		if err != nil {
-			_ = c.Close(cfg.Base)
-			return nil, fmt.Errorf("subscribe to topic %q: %w", topic, err)
+		if src.claims == nil {
+			c.begin(place{topic, 0})
 		}
-		c.subs = append(c.subs, &subscription{messages: messages, a: transport.NewAssignment(cfg.Base, topic, 0)})
+		for range n {
+			messages, err := src.sub.Subscribe(ctx, topic)
+			if messages == nil && err == nil {
+				err = errors.New("the subscriber gives no channel")
+			}
+			if err != nil {
+				_ = c.Close(cfg.Base)
+				return nil, fmt.Errorf("subscribe to topic %q: %w", topic, err)
+			}
+			c.pumps.Go(func() { c.pump(&subscription{topic: topic, messages: messages, taken: make(chan struct{}, 1)}) })
+		}
+	}
+	if src.lost != nil {
+		go func() {
+			select {
+			case err := <-src.lost:
+				c.fail(fmt.Errorf("connection lost: %w", err))
+			case <-c.ended:
+			}
+		}()
 	}
 	return c, nil
 }
 
-// Receive takes what subscriptions have to give. They hold no more than one
-// message each until that is settled, so maxBytes bounds nothing.
-func (c *consumer) Receive(ctx context.Context, limit int, _ int64) ([]*transport.Delivery, error) {
-	for {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		s, m, err := c.wait(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if m == nil {
-			continue
-		}
-		ds := []*transport.Delivery{c.delivery(s, m)}
-		for _, s := range c.subs {
-			if len(ds) == limit {
-				break
-			}
-			if s.paused.Load() {
-				continue
-			}
-			select {
-			case m := <-s.messages: // nil if it has ended, which the next Receive sees
-				if m != nil {
-					ds = append(ds, c.delivery(s, m))
-				}
-			default:
-			}
-		}
-		return ds, nil
-	}
-}
-
-// wait gives the next message, or nil if it is worth looking again.
-func (c *consumer) wait(ctx context.Context) (*subscription, *message.Message, error) {
-	cases := []reflect.SelectCase{
-		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())},
-		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c.changed)},
-	}
-	var active []*subscription
-	for _, s := range c.subs {
-		if !s.paused.Load() {
-			active = append(active, s)
-			cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(s.messages)})
-		}
-	}
-	i, v, ok := reflect.Select(cases)
-	switch {
-	case c.closed.Load():
-		return nil, nil, transport.ErrClosed
-	case i == 0:
-		return nil, nil, ctx.Err()
-	case i == 1:
-		return nil, nil, nil
-	case !ok:
-		c.revoke()
-		return nil, nil, fmt.Errorf("subscription of topic %q has ended", active[i-2].a.Topic)
-	}
-	m, _ := reflect.TypeAssert[*message.Message](v)
-	return active[i-2], m, nil
-}
-
-func (c *consumer) delivery(s *subscription, m *message.Message) *transport.Delivery {
-	s.tag++
-	return &transport.Delivery{
-		ID: m.UUID, Payload: m.Payload, Headers: transport.HeadersOf(m.Metadata), Key: m.Metadata.Get(transport.KeyHeader),
-		Topic: s.a.Topic, Offset: s.tag, Session: c.session, Assignment: s.a, Tag: m,
+// once has later calls return what the first one did.
+func once(fn func(context.Context) error) func(context.Context) error {
+	var o sync.Once
+	var err error
+	return func(ctx context.Context) error {
+		o.Do(func() { err = fn(ctx) })
+		return err
 	}
 }
 
@@ -126,9 +134,11 @@ func (c *consumer) Pause(a *transport.Assignment) { c.pause(a, true) }
 func (c *consumer) Resume(a *transport.Assignment) { c.pause(a, false) }
 
 func (c *consumer) pause(a *transport.Assignment, paused bool) {
-	for _, s := range c.subs {
-		if s.a == a {
-			s.paused.Store(paused)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, sp := range c.spells {
+		if sp.a == a {
+			sp.paused = paused
 		}
 	}
 	c.look()
@@ -141,57 +151,65 @@ func (c *consumer) look() {
 	}
 }
 
-// Settle acks, or nacks what is given back. A count of attempts has no place
-// to go.
-func (c *consumer) Settle(_ context.Context, batch []transport.Settlement) error {
-	for _, st := range batch {
-		m, ok := st.Delivery.Tag.(*message.Message)
-		if !ok {
-			return fmt.Errorf("settle %s: not a delivery of this transport", st.Delivery.Coordinates())
-		}
-		if st.Delivery.Assignment.Revoked() {
-			continue
-		}
-		switch st.Verdict {
-		case transport.Ack:
-			m.Ack()
-		case transport.Delay, transport.Release:
-			m.Nack()
-		case transport.Record:
-		default:
-			return fmt.Errorf("settle %s: verdict %q is not known", st.Delivery.Coordinates(), st.Verdict)
-		}
+// fail ends the consumer; true if it has failed before.
+func (c *consumer) fail(err error) (before bool) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return true
 	}
-	return nil
+	c.err = err
+	close(c.ended)
+	c.look()
+	c.mu.Unlock()
+	if err != transport.ErrClosed { //nolint:errorlint // it is ours: leave revokes when acks are through
+		c.revoke()
+	}
+	return false
 }
 
-// Close ends the subscriptions. What is not settled is neither acked nor
-// nacked: the broker hands it out again.
-func (c *consumer) Close(ctx context.Context) error {
-	c.closed.Store(true)
+func (c *consumer) revoke() {
+	c.mu.Lock()
+	var as []*transport.Assignment
+	for _, sp := range c.spells {
+		sp.over = true
+		as = append(as, sp.a)
+	}
+	c.mu.Unlock()
+	for _, a := range as {
+		a.Revoke()
+	}
+}
+
+// Close leaves what is not settled unanswered: the broker hands it out again.
+func (c *consumer) Close(ctx context.Context) error { return c.close(ctx) }
+
+func (c *consumer) leave(ctx context.Context) error {
+	defer c.cancel()
+	lost := c.fail(transport.ErrClosed)
+	c.gate.wait(ctx)
 	c.revoke()
-	c.cancel()
-	c.look()
-	_, err := await(ctx, func() (struct{}, error) {
-		var drained sync.WaitGroup
-		for _, s := range c.subs {
-			drained.Go(func() {
-				for range s.messages { // a Subscriber may be blocked in sending
-				}
-			})
+	err := awaitErr(ctx, func() error {
+		var err error
+		if c.src.foreign || lost {
+			c.cancel()
 		}
-		err := c.close()
-		drained.Wait()
-		return struct{}{}, err
-	}, nil)
+		if !c.src.foreign {
+			// Closing comes before cancelling, which throws away what the
+			// Subscriber has yet to tell; but some wait for ever without.
+			late := time.AfterFunc(gateLimit, c.cancel)
+			defer late.Stop()
+			err = c.src.sub.Close()
+			c.cancel()
+		}
+		c.pumps.Wait()
+		return err
+	})
+	if err != nil && c.src.cut != nil {
+		c.src.cut()
+	}
 	if err != nil {
 		return fmt.Errorf("close subscriber: %w", err)
 	}
 	return nil
-}
-
-func (c *consumer) revoke() {
-	for _, s := range c.subs {
-		s.a.Revoke()
-	}
 }

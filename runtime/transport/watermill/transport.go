@@ -1,15 +1,16 @@
 // Package watermill makes a transport of any Watermill Subscriber and
-// Publisher, and of those of watermill-kafka, -amqp and -sql with a few
-// options.
+// Publisher, and of those of watermill-kafka, -amqp and -sql, guarded against
+// what these lose, loop on or hold up.
 //
 // What a Pub/Sub cannot be asked for is a missing capability: it counts no
-// attempts, keeps no delay and hands out one message of a subscription at a
-// time. The engine parks a message that waits for its next attempt, so that
-// nothing is nacked as a retry.
+// attempts, keeps no delay and hands out one message of a subscription, or of
+// an SQL topic, at a time. The engine parks a message that waits for its next
+// attempt, so that nothing is nacked as a retry.
 package watermill
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -20,66 +21,99 @@ import (
 	"github.com/leat-io/leat/runtime/transport"
 )
 
+// Option changes what [Transport] takes for granted of a Pub/Sub.
+type Option func(*adapter)
+
+// Subscriptions has each consumer subscribe n times to each topic, for as many
+// messages at once. It is right only where all subscriptions of a Subscriber
+// share the messages of a topic, as with a queue or a group; where each gets
+// every message, as with a GoChannel, every message would run n times. A
+// consumer that keeps an order still subscribes once.
+func Subscriptions(n int) Option { return func(t *adapter) { t.subscriptions = n } }
+
+// Durable says that messages outlive the process.
+func Durable() Option { return func(t *adapter) { t.caps.Durable = true } }
+
 // Transport wraps a Subscriber and a Publisher; name is its kind. Groups are
 // those the Subscriber was made with: a consumer's group is a label. Both stay
 // the caller's to close, after the worker has ended.
-func Transport(name string, sub message.Subscriber, pub message.Publisher) transport.Transport {
-	return &adapter{
+//
+// A Publisher that returns nil for what it did not publish loses outputs and
+// dead letters, and nothing here can tell.
+func Transport(name string, sub message.Subscriber, pub message.Publisher, opts ...Option) transport.Transport {
+	t := &adapter{
 		kind: name,
-		caps: capabilities(false),
-		subscriber: func(transport.ConsumerConfig, wm.LoggerAdapter) (message.Subscriber, error) {
-			return kept{sub}, nil
+		caps: capabilities(),
+		source: func(transport.ConsumerConfig, wm.LoggerAdapter) (*source, error) {
+			return &source{sub: sub, foreign: true}, nil
 		},
-		publisher: func() (message.Publisher, error) { return keptPublisher{pub}, nil },
+		publisher: func() (transport.Producer, error) { return &producer{pub: pub, foreign: true}, nil },
 		// A Subscriber that is wrapped twice must not be initialized twice.
-		initialize: func(topic string) error { return initialize(sub, topic) },
+		declare: func(_ context.Context, mode transport.Topology, d transport.Declaration) error {
+			s, ok := sub.(message.SubscribeInitializer)
+			switch {
+			case mode == transport.TopologyVerify:
+				return transport.Refuse(fmt.Errorf("topology verify: %s cannot check for topics: set it to declare or off", name))
+			case !ok:
+				return nil
+			}
+			return s.SubscribeInitialize(d.Topic)
+		},
 	}
+	for _, o := range opts {
+		o(t)
+	}
+	return t
 }
 
-// capabilities of a Pub/Sub of which nothing is known but whether it is a
-// broker that lives on.
-func capabilities(durable bool) transport.Capabilities {
+// capabilities of a Pub/Sub of which nothing is known.
+func capabilities() transport.Capabilities {
 	return transport.Capabilities{
 		KeyOrder:      transport.ScopeWorker,
 		Attempts:      transport.KeepProcess,
 		Browse:        transport.BrowseNone,
 		Networked:     true,
-		Durable:       durable,
 		MaxNameLength: transport.MaxName,
 	}
 }
 
-// adapter is the transport; the functions make what one consumer or producer owns.
+// adapter is the transport; the functions are what kinds differ in.
 type adapter struct {
-	kind       string
-	caps       transport.Capabilities
-	subscriber func(transport.ConsumerConfig, wm.LoggerAdapter) (message.Subscriber, error)
-	publisher  func() (message.Publisher, error)
-	initialize func(topic string) error // nil: topics are made by publishing
-	sessions   atomic.Uint64
+	kind string
+	caps transport.Capabilities
+	// subscriptions of one topic and consumer, where no order is kept.
+	subscriptions int
+
+	source    func(transport.ConsumerConfig, wm.LoggerAdapter) (*source, error)
+	publisher func() (transport.Producer, error)
+	declare   func(context.Context, transport.Topology, transport.Declaration) error
+	close     func() error // nil: nothing is to be closed
+
+	sessions atomic.Uint64
+	closed   atomic.Bool
 }
 
 func (t *adapter) Kind() string { return t.kind }
 
 func (t *adapter) Capabilities() transport.Capabilities { return t.caps }
 
-// Declare has the Subscriber initialize topics where it can. It cannot check
-// for them.
+// Declare checks names, and has the kind make or check what is named.
 func (t *adapter) Declare(ctx context.Context, mode transport.Topology, ds ...transport.Declaration) error {
+	if t.closed.Load() {
+		return transport.ErrClosed
+	}
 	switch mode {
 	case transport.TopologyOff:
 		return nil
-	case transport.TopologyVerify:
-		return transport.Refuse(fmt.Errorf("topology verify: %s cannot check for topics: set it to declare or off", t.kind))
-	case transport.TopologyDeclare:
+	case transport.TopologyDeclare, transport.TopologyVerify:
 	default:
-		return transport.Refuse(fmt.Errorf("topology %q: want declare or off", mode))
+		return transport.Refuse(fmt.Errorf("topology %q: want declare, verify or off", mode))
 	}
 	for _, d := range ds {
-		if t.initialize == nil {
-			break
+		if err := checkNames(d); err != nil {
+			return err
 		}
-		_, err := await(ctx, func() (struct{}, error) { return struct{}{}, t.initialize(d.Topic) }, nil)
+		err := awaitErr(ctx, func() error { return t.declare(ctx, mode, d) })
 		if err != nil {
 			return fmt.Errorf("declare topic %q: %w", d.Topic, err)
 		}
@@ -87,9 +121,14 @@ func (t *adapter) Declare(ctx context.Context, mode transport.Topology, ds ...tr
 	return nil
 }
 
-func initialize(sub message.Subscriber, topic string) error {
-	if s, ok := sub.(message.SubscribeInitializer); ok {
-		return s.SubscribeInitialize(topic)
+func checkNames(d transport.Declaration) error {
+	if err := transport.CheckName("topic", d.Topic); err != nil {
+		return transport.Refuse(err)
+	}
+	if d.Group != "" {
+		if err := transport.CheckName("group", d.Group); err != nil {
+			return transport.Refuse(err)
+		}
 	}
 	return nil
 }
@@ -98,62 +137,69 @@ func (t *adapter) Depth(context.Context, string, string) (transport.Depth, error
 	return transport.Depth{}, transport.ErrUnsupported
 }
 
-// OpenConsumer subscribes to each topic once.
+// OpenConsumer declares and subscribes to each topic.
 func (t *adapter) OpenConsumer(ctx context.Context, cfg transport.ConsumerConfig) (transport.Consumer, error) {
-	open := func() (transport.Consumer, error) { return t.subscribe(cfg) } //nolint:contextcheck // it outlives the opening
-	return await(ctx, open, func(c transport.Consumer) {
+	if t.closed.Load() {
+		return nil, transport.ErrClosed
+	}
+	if len(cfg.Topics) == 0 {
+		return nil, transport.Refuse(fmt.Errorf("join group %q: no topics", cfg.Group))
+	}
+	if err := transport.CheckName("group", cfg.Group); err != nil {
+		return nil, transport.Refuse(fmt.Errorf("open consumer: %w", err))
+	}
+	if cfg.Topology == "" {
+		cfg.Topology = transport.TopologyDeclare
+	}
+	if cfg.Base == nil {
+		cfg.Base = context.WithoutCancel(ctx)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	for _, topic := range cfg.Topics {
+		d := transport.Declaration{Topic: topic, Group: cfg.Group, Start: cfg.Start}
+		if err := checkNames(d); err != nil {
+			return nil, err
+		}
+		if err := t.Declare(ctx, cfg.Topology, d); err != nil {
+			return nil, err
+		}
+	}
+	open := func() (*consumer, error) { return t.subscribe(cfg) } //nolint:contextcheck // it outlives the opening
+	c, err := await(ctx, open, func(c *consumer) {
 		_ = c.Close(cfg.Base) // nobody waits for it any more
 	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 func (t *adapter) OpenProducer(ctx context.Context) (transport.Producer, error) {
-	pub, err := await(ctx, t.publisher, func(p message.Publisher) { _ = p.Close() })
+	if t.closed.Load() {
+		return nil, transport.ErrClosed
+	}
+	drop := func(p transport.Producer) { _ = p.Close(context.WithoutCancel(ctx)) }
+	p, err := await(ctx, t.publisher, drop)
 	if err != nil {
 		return nil, fmt.Errorf("open publisher: %w", err)
 	}
-	return &producer{pub}, nil
+	return p, nil
 }
 
-func (t *adapter) Close(context.Context) error { return nil }
-
-func adapt(l *slog.Logger) wm.LoggerAdapter {
-	if l == nil {
-		return wm.NopLogger{}
+// Close closes what the kind itself has opened.
+func (t *adapter) Close(ctx context.Context) error {
+	if t.closed.Swap(true) || t.close == nil {
+		return nil
 	}
-	return wm.NewSlogLogger(l)
+	return awaitErr(ctx, t.close)
 }
 
-// await bounds by ctx a call that knows no context. A result that comes too
-// late goes to drop.
-func await[T any](ctx context.Context, call func() (T, error), drop func(T)) (T, error) {
-	type result struct {
-		v   T
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		v, err := call()
-		done <- result{v, err}
-	}()
-	select {
-	case r := <-done:
-		return r.v, r.err
-	case <-ctx.Done():
-		go func() {
-			if r := <-done; r.err == nil && drop != nil {
-				drop(r.v)
-			}
-		}()
-		var none T
-		return none, ctx.Err()
-	}
+// quietly logs for a Pub/Sub, which tells errors of every kind as if they were
+// the worker's. The engine tells what follows from them.
+func quietly(l *slog.Logger) wm.LoggerAdapter {
+	return wm.NewSlogLoggerWithLevelMapping(l, map[slog.Level]slog.Level{slog.LevelError: slog.LevelWarn, slog.LevelInfo: slog.LevelDebug})
 }
 
-// kept is a Subscriber that its maker closes.
-type kept struct{ message.Subscriber }
-
-func (kept) Close() error { return nil }
-
-type keptPublisher struct{ message.Publisher }
-
-func (keptPublisher) Close() error { return nil }
+var errEnded = errors.New("subscription has ended")
