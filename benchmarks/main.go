@@ -1,6 +1,8 @@
 // Command benchmarks measures Leat against its peers, in one process and in
 // turns, and prints medians and ratios. LEAT_BENCH_ROUNDS is the number of
-// rounds (5), LEAT_BENCH_ONLY a regular expression of the tables to make.
+// rounds (5), LEAT_BENCH_ONLY a regular expression of the tables to make,
+// LEAT_BENCH_HUGE asks for backlogs of a million. Brokers are those that
+// LEAT_TEST_* name; without one, its tables are skipped.
 package main
 
 import (
@@ -35,6 +37,10 @@ func run() error {
 		goruntime.Version(), goruntime.GOOS, goruntime.GOARCH, goruntime.NumCPU(), loadAverage(), rounds)
 	for _, g := range groups() {
 		if !only.MatchString(g.ID) {
+			continue
+		}
+		if g.Skip != "" {
+			fmt.Printf("\n%s\n  skipped: %s\n", g.Name, g.Skip)
 			continue
 		}
 		rows, err := g.Run(rounds, func(s string) { fmt.Fprintln(os.Stderr, s) })

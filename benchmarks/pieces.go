@@ -61,6 +61,14 @@ func copied(headers int) *message.Message {
 	return &message.Message{UUID: "id", Payload: append(make(message.Payload, 0, len(payload)), payload...), Metadata: h.Map()}
 }
 
+// makeMessage makes of a delivery what a handler gets: a message that shares
+// neither payload nor metadata with it.
+func makeMessage(d *transport.Delivery) {
+	harness.Sink = &message.Message{
+		UUID: d.ID, Payload: append(make(message.Payload, 0, len(d.Payload)), d.Payload...), Metadata: d.Headers.Map(),
+	}
+}
+
 var received = map[int]transport.Headers{0: headersOf(0), 3: headersOf(3)}
 
 func headersOf(n int) transport.Headers { return transport.HeadersOf(newMessage(0, n).Metadata) }

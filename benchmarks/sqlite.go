@@ -3,15 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/leat-io/leat/runtime"
 	"github.com/leat-io/leat/runtime/transport"
 	"github.com/leat-io/leat/runtime/transport/sql"
 
@@ -39,8 +35,8 @@ func sqliteConsume(sync string) harness.Group {
 		Cases: []harness.Case{
 			{Name: "DELETE … RETURNING by 100, by partition", Run: rawConsume(sync, 8)},
 			{Name: "DELETE … RETURNING by 100, one partition", Run: rawConsume(sync, 1)},
-			{Name: bare, Run: sqliteEngine(sync, 1, false)},
-			{Name: chain, Run: sqliteEngine(sync, 1, true)},
+			{Name: bare, Run: sqliteEngine(sync, 1, load{bare: true})},
+			{Name: chain, Run: sqliteEngine(sync, 1, load{})},
 		},
 		Targets: []harness.Target{
 			{Case: bare, What: "≥ 1.2x the raw loop", Met: speed(1.2)},
@@ -79,23 +75,22 @@ func sqliteBacklog() harness.Group {
 	return harness.Group{
 		ID: "sqlite-backlog", Name: "SQLite: consume 1 KiB, default chain, with a backlog", Unit: "msg", N: 50_000,
 		Cases: []harness.Case{
-			{Name: "50,000 of 50,000", Run: sqliteEngine("full", 1, true)},
-			{Name: "50,000 in the middle of 250,000", Run: sqliteEngine("full", 5, true)},
-			{Name: large, Run: sqliteEngine("full", 20, true)},
+			{Name: "50,000 of 50,000", Run: sqliteEngine("full", 1, load{})},
+			{Name: "50,000 in the middle of 250,000", Run: sqliteEngine("full", 5, load{})},
+			{Name: large, Run: sqliteEngine("full", 20, load{})},
 		},
 		Targets: []harness.Target{{Case: large, What: "≥ 0.8x of the smallest", Met: speed(0.8)}},
 	}
 }
 
 func sqliteStraggler() harness.Group {
-	const slow = "one in 1,000 takes 500 ms"
 	return harness.Group{
 		ID: "sqlite-straggler", Name: "a slow message: SQLite, 5 ms handler, by key, 256 at once", Unit: "msg", N: 200_000,
 		Cases: []harness.Case{
-			{Name: "every one takes 5 ms", Run: inSQLite(sleep)},
-			{Name: slow, Run: inSQLite(sleepLongerAtTimes)},
+			{Name: everyOne, Run: inSQLite(sleep)},
+			{Name: oneIsSlow, Run: inSQLite(sleepLongerAtTimes)},
 		},
-		Targets: []harness.Target{{Case: slow, What: "≥ 0.8 of the speed without", Met: speed(0.8)}},
+		Targets: stragglerTargets(),
 	}
 }
 
@@ -118,8 +113,8 @@ func kibibytes(from, n int) []*message.Message {
 	return msgs
 }
 
-// fillSQLite publishes n messages of 1 KiB.
-func fillSQLite(ctx context.Context, t transport.Transport, n int) error {
+// fillTopic publishes n messages of 1 KiB.
+func fillTopic(ctx context.Context, t transport.Transport, n int) error {
 	if err := t.Declare(ctx, transport.TopologyDeclare, transport.Declaration{Topic: topic, Group: topic}); err != nil {
 		return err
 	}
@@ -137,65 +132,17 @@ func fillSQLite(ctx context.Context, t transport.Transport, n int) error {
 }
 
 // sqliteEngine measures the engine on n messages in the middle of times·n.
-func sqliteEngine(sync string, times int, chain bool) func(*harness.Meter, int) error {
+func sqliteEngine(sync string, times int, l load) func(*harness.Meter, int) error {
 	return func(m *harness.Meter, n int) error {
 		return inFile(func(path string) error {
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
 			t, err := sql.OpenSQLite(sql.Options{Path: path, Synchronous: sync})
 			if err != nil {
 				return err
 			}
-			if err := fillSQLite(ctx, t, times*n); err != nil {
+			if err := fillTopic(background(), t, times*n); err != nil {
 				return err
 			}
-			p := policy()
-			if chain {
-				p, err = withDefaultChain(p, nil)
-			} else {
-				p.Timeout = 0 // that is a link
-			}
-			if err != nil {
-				return err
-			}
-			var handled atomic.Int64
-			begin := int64((times - 1) * n / 2)
-			end := begin + int64(n)
-			all := make(chan struct{})
-			r := runtime.NewRouter(runtime.Options{})
-			err = r.Consume(topic, t, topic, func(*message.Message) ([]*message.Message, error) {
-				switch handled.Add(1) {
-				case begin:
-					m.Start()
-				case end:
-					close(all)
-				}
-				return nil, nil
-			}, p)
-			if err != nil {
-				return err
-			}
-			if begin == 0 {
-				m.Start()
-			}
-			ran := make(chan error, 1)
-			go func() { ran <- r.Run(ctx) }()
-			select {
-			case <-all:
-				cancel()
-				err = <-ran // what is handled is acked by then, as the raw client's is
-				m.Stop()
-			case err = <-ran:
-				err = fmt.Errorf("engine ended early: %w", err)
-			}
-			if err != nil {
-				return err
-			}
-			left, err := t.Depth(context.Background(), topic, topic)
-			if err == nil && times == 1 && left.Ready+left.Delayed > 0 {
-				err = fmt.Errorf("not settled: %+v", left)
-			}
-			return errors.Join(err, t.Close(context.Background()))
+			return l.drain(m, t, topic, n, times)
 		})
 	}
 }
@@ -203,37 +150,14 @@ func sqliteEngine(sync string, times int, chain bool) func(*harness.Meter, int) 
 func sqliteProducer(mode string, goroutines, batch int) func(*harness.Meter, int) error {
 	return func(m *harness.Meter, n int) error {
 		return inFile(func(path string) error {
-			ctx := context.Background()
 			t, err := sql.OpenSQLite(sql.Options{Path: path, Synchronous: mode})
 			if err != nil {
 				return err
 			}
-			if err := fillSQLite(ctx, t, 1); err != nil {
+			if err := fillTopic(background(), t, 1); err != nil {
 				return err
 			}
-			p, err := t.OpenProducer(ctx)
-			if err != nil {
-				return err
-			}
-			msgs := kibibytes(0, n)
-			errs := make([]error, goroutines)
-			var next atomic.Int64
-			var wg sync.WaitGroup
-			m.Start()
-			for g := range goroutines {
-				wg.Go(func() {
-					for errs[g] == nil {
-						at := int(next.Add(int64(batch))) - batch
-						if at >= n {
-							return
-						}
-						errs[g] = p.Publish(ctx, topic, msgs[at:min(n, at+batch)]...)
-					}
-				})
-			}
-			wg.Wait()
-			m.Stop()
-			return errors.Join(errors.Join(errs...), p.Close(ctx), t.Close(ctx))
+			return publish(m, t, topic, n, goroutines, batch)
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,6 +12,11 @@ type Case struct {
 	Name string
 	// Run does n units of work, at least 1, and has m measure nothing else.
 	Run func(m *Meter, n int) error
+	// Part is for one that is far slower than the others: it does only so
+	// manieth a part of the group's units. 0 is all of them.
+	Part int
+	// Skip says why it cannot be measured here; empty: it can.
+	Skip string
 }
 
 // Group is cases that are compared with the first of them.
@@ -22,89 +28,143 @@ type Group struct {
 	Cases []Case
 	// Targets are what the figures are held against.
 	Targets []Target
+	// Broker is the host:port of the server that all cases use. Its CPU time
+	// is measured too where it runs on this machine. May be empty.
+	Broker string
+	// Skip says why none of it can be measured here; empty: it can.
+	Skip string
+	// Close gives up what cases keep from one round to the next. May be nil.
+	Close func() error
 }
 
 // Target is a bound on one figure of a case.
 type Target struct {
 	Case string
-	What string // as printed, such as "≤ 300 ns"
-	Met  func(Row) bool
+	// Against is the case that Speed and Thrift of the row compare with; empty: the first.
+	Against string
+	What    string // as printed, such as "≤ 300 ns"
+	Met     func(Row) bool
 }
 
 // Row is what a case came to, per unit: medians over the rounds.
 type Row struct {
 	Name           string
-	Wall, Min, Max float64 // ns
-	CPU            float64 // ns
+	Skip           string // why it has no figures
+	Wall, Min, Max float64
+	CPU, Broker    float64 // ns, as Wall is; of this process and of the broker
 	Allocs, Bytes  float64
-	Speed          float64 // ratio to the first case, of the same round
+	Speed          float64 // how many times as fast as the first case, in the same round
+	Thrift         float64 // how many times less CPU time than the first case, likewise
+
+	rounds []Cost // per unit
 }
 
 // Run measures a group: all cases once in each round, one after the other.
 // progress is told what begins.
-func (g Group) Run(rounds int, progress func(string)) ([]Row, error) {
-	costs := make([][]Cost, len(g.Cases))
+func (g Group) Run(rounds int, progress func(string)) (rows []Row, err error) {
+	defer func() { err = errors.Join(err, g.close()) }()
+	server := findServer(g.Broker)
+	rows = make([]Row, len(g.Cases))
+	for i, c := range g.Cases {
+		rows[i] = Row{Name: c.Name, Skip: c.Skip}
+	}
 	for round := range rounds {
 		for i := range g.Cases {
 			// Each round begins with another case, so that none always runs after the same.
-			c := (i + round) % len(g.Cases)
-			progress(fmt.Sprintf("round %d of %d: %s", round+1, rounds, g.Cases[c].Name))
-			var m Meter
-			if err := g.Cases[c].Run(&m, g.N); err != nil {
-				return nil, fmt.Errorf("%s: %s: %w", g.Name, g.Cases[c].Name, err)
+			at := (i + round) % len(g.Cases)
+			c := g.Cases[at]
+			if c.Skip != "" {
+				continue
 			}
-			costs[c] = append(costs[c], m.total)
+			progress(fmt.Sprintf("%s: round %d of %d: %s", g.ID, round+1, rounds, c.Name))
+			n := max(1, g.N/max(1, c.Part))
+			m := Meter{server: server}
+			if err := c.Run(&m, n); err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", g.Name, c.Name, err)
+			}
+			rows[at].rounds = append(rows[at].rounds, m.total.per(n))
 		}
 	}
-	rows := make([]Row, len(g.Cases))
-	for i, c := range g.Cases {
-		per := func(f func(Cost) float64) []float64 {
-			out := make([]float64, rounds)
-			for r := range out {
-				out[r] = f(costs[i][r]) / float64(g.N)
-			}
-			return out
-		}
-		wall := per(func(c Cost) float64 { return float64(c.Wall) })
-		speed := make([]float64, rounds)
-		for r := range speed {
-			speed[r] = float64(costs[0][r].Wall) / float64(costs[i][r].Wall)
-		}
-		rows[i] = Row{
-			Name: c.Name, Wall: median(wall), Min: slices.Min(wall), Max: slices.Max(wall),
-			CPU:    median(per(func(c Cost) float64 { return float64(c.CPU) })),
-			Allocs: median(per(func(c Cost) float64 { return float64(c.Allocs) })),
-			Bytes:  median(per(func(c Cost) float64 { return float64(c.Bytes) })),
-			Speed:  median(speed),
+	for i := range rows {
+		if rows[i].Skip == "" {
+			rows[i].summarise()
+			rows[i].against(rows[0])
 		}
 	}
 	return rows, nil
 }
 
+func (g Group) close() error {
+	if g.Close == nil {
+		return nil
+	}
+	return g.Close()
+}
+
+func (r *Row) summarise() {
+	of := func(f func(Cost) float64) []float64 {
+		out := make([]float64, len(r.rounds))
+		for i, c := range r.rounds {
+			out[i] = f(c)
+		}
+		return out
+	}
+	wall := of(func(c Cost) float64 { return c.Wall })
+	r.Wall, r.Min, r.Max = median(wall), slices.Min(wall), slices.Max(wall)
+	r.CPU = median(of(func(c Cost) float64 { return c.CPU }))
+	r.Broker = median(of(func(c Cost) float64 { return c.Broker }))
+	r.Allocs = median(of(func(c Cost) float64 { return c.Allocs }))
+	r.Bytes = median(of(func(c Cost) float64 { return c.Bytes }))
+}
+
+// against compares with another case, round by round.
+func (r *Row) against(base Row) {
+	speed, thrift := make([]float64, 0, len(r.rounds)), make([]float64, 0, len(r.rounds))
+	for i := range min(len(r.rounds), len(base.rounds)) {
+		speed = append(speed, base.rounds[i].Wall/r.rounds[i].Wall)
+		thrift = append(thrift, base.rounds[i].CPU/r.rounds[i].CPU)
+	}
+	r.Speed, r.Thrift = median(speed), median(thrift)
+}
+
 func median(v []float64) float64 {
 	v = slices.Sorted(slices.Values(v))
-	if n := len(v); n%2 == 0 {
+	switch n := len(v); {
+	case n == 0:
+		return 0
+	case n%2 == 0:
 		return (v[n/2-1] + v[n/2]) / 2
+	default:
+		return v[n/2]
 	}
-	return v[len(v)/2]
 }
 
 // Bench runs the cases as Go benchmarks.
 func (g Group) Bench(b *testing.B) {
 	b.Helper()
+	if g.Skip != "" {
+		b.Skip(g.Skip)
+	}
+	server := findServer(g.Broker)
 	for _, c := range g.Cases {
 		b.Run(c.Name, func(b *testing.B) {
 			b.Helper()
-			var m Meter
+			if c.Skip != "" {
+				b.Skip(c.Skip)
+			}
+			m := Meter{server: server}
 			if err := c.Run(&m, b.N); err != nil {
 				b.Fatal(err)
 			}
 			b.ReportAllocs()
-			n := float64(b.N)
-			b.ReportMetric(float64(m.total.Wall)/n, "ns/op")
-			b.ReportMetric(float64(m.total.CPU)/n, "cpu-ns/op")
-			b.ReportMetric(float64(m.total.Bytes)/n, "B/op")
-			b.ReportMetric(float64(m.total.Allocs)/n, "allocs/op")
+			cost := m.total.per(b.N)
+			b.ReportMetric(cost.Wall, "ns/op")
+			b.ReportMetric(cost.CPU, "cpu-ns/op")
+			b.ReportMetric(cost.Bytes, "B/op")
+			b.ReportMetric(cost.Allocs, "allocs/op")
 		})
+	}
+	if err := g.close(); err != nil {
+		b.Error(err)
 	}
 }
