@@ -44,6 +44,9 @@ func (t *Transport) Groups(ctx context.Context) ([]transport.GroupInfo, error) {
 		return wrong(err)
 	}
 	at := map[source]map[int32]kadm.OffsetResponse{}
+	for s := range readers {
+		at[s] = nil // also of those that have no position yet
+	}
 	for group, found := range adm.FetchManyOffsets(ctx, names...) {
 		if found.Err != nil && !errors.Is(found.Err, kerr.GroupIDNotFound) {
 			return wrong(fmt.Errorf("positions of group %q: %w", group, found.Err))
@@ -51,9 +54,6 @@ func (t *Transport) Groups(ctx context.Context) ([]transport.GroupInfo, error) {
 		for topic, parts := range found.Fetched {
 			at[source{topic, group}] = parts
 		}
-	}
-	for s := range readers {
-		at[s] = at[s] // also of those that have no position yet
 	}
 	return t.infos(ctx, at, readers)
 }
@@ -96,14 +96,13 @@ func members(ctx context.Context, adm *kadm.Client, groups ...string) (map[sourc
 	if err != nil {
 		return nil, err
 	}
-	var others []string // whose partitions the broker shares out (KIP-848)
+	var others []string // may be some whose partitions the broker shares out (KIP-848)
 	for _, g := range found {
-		switch {
-		case errors.Is(g.Err, kerr.GroupIDNotFound), g.Err == nil && g.State == "Dead":
-			others = append(others, g.Group)
-			continue
-		case g.Err != nil:
+		if g.Err != nil && !errors.Is(g.Err, kerr.GroupIDNotFound) {
 			return nil, fmt.Errorf("group %q: %w", g.Group, g.Err)
+		}
+		if len(g.Members) == 0 {
+			others = append(others, g.Group)
 		}
 		for _, m := range g.Members {
 			if joined, ok := m.Join.AsConsumer(); ok {

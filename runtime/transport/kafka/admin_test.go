@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"os/exec"
 	"slices"
 	"testing"
 
@@ -96,4 +97,38 @@ func TestGroupsOfStaticMembers(t *testing.T) {
 	require.Equal(t, []string{"pod-0"}, got[0].Members)
 	require.NoError(t, c.Close(within(t)))
 	require.ErrorContains(t, tr.DropGroup(within(t), w.topic, w.group), "pod-0", "it stays in the group for its next process")
+}
+
+// TestGroupsCommand: what the worker's command prints of groups, and drops.
+func TestGroupsCommand(t *testing.T) {
+	t.Parallel()
+	w, _ := fake(t, 1)
+	exe, err := binary()
+	require.NoError(t, err)
+	groups := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(within(t), exe, slices.Concat([]string{"groups"}, args, []string{"--broker", "kafka://" + w.o.Brokers[0]})...).CombinedOutput()
+		return string(out), err
+	}
+	c := w.join(w.connect(), static)
+	w.put(0, values("m", 3)...)
+	settle(t, c, transport.Ack, w.receive(c, 1)...)
+	out, err := groups("list")
+	require.NoError(t, err, out)
+	require.Regexp(t, w.topic+` +`+w.group+` +2 +0 +- +pod-0`, out)
+	out, err = groups("drop", "--yes", w.group, "--topic", w.topic)
+	require.Error(t, err)
+	require.Contains(t, out, "is read by pod-0")
+	out, err = groups("drop", "--yes", "nobody", "--topic", w.topic)
+	require.Error(t, err)
+	require.Contains(t, out, `group "nobody" of topic "`+w.topic+`": there is no such group`)
+
+	at := kadm.Offsets{}
+	at.AddOffset(w.topic, 0, 1, -1)
+	require.NoError(t, w.adm.CommitAllOffsets(within(t), "old", at))
+	out, err = groups("drop", "--yes", "old", "--topic", w.topic)
+	require.NoError(t, err, out)
+	require.Equal(t, "dropped group old of topic "+w.topic+"\n", out)
+	out, err = groups("list")
+	require.NoError(t, err, out)
+	require.NotContains(t, out, "old")
 }

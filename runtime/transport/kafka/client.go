@@ -6,7 +6,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -106,8 +109,25 @@ func isPermanent(err error) bool {
 	return certificate || authority || host || noTLS
 }
 
+// from names the brokers that were asked, where none has answered.
+func (t *Transport) from(err error) error {
+	if _, answer := errors.AsType[*kerr.Error](err); err == nil || answer || transport.Refused(err) {
+		return err
+	}
+	return fmt.Errorf("brokers %s: %w", strings.Join(t.o.Brokers, ","), err)
+}
+
 func hintOf(err error) string {
+	_, unlike := errors.AsType[*kgo.ErrFirstReadEOF](err) // has a hint of its own
 	switch _, noTLS := errors.AsType[tls.RecordHeaderError](err); {
+	case errors.Is(err, io.EOF) && !unlike:
+		return "the broker closes the connection, as it does with a login that it does not know: see sasl, username and password"
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "the broker takes the connection and does not answer: see that Kafka is what listens there"
+	case errors.Is(err, kerr.SaslAuthenticationFailed):
+		return "see username and password"
+	case errors.Is(err, kerr.UnsupportedSaslMechanism):
+		return "see sasl.mechanism"
 	case noTLS:
 		return "the broker does not speak TLS at this port: leave tls out, or name its TLS port"
 	case errors.Is(err, kerr.InconsistentGroupProtocol):

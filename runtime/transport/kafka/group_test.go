@@ -147,22 +147,28 @@ func TestMoveFromRange(t *testing.T) {
 	})
 }
 
-// TestOtherProtocol: a group that is something else is refused by name.
-func TestOtherProtocol(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, brokertest.URL(t, "kafka"), 1)
+// connectGroup makes the group one of Kafka Connect's, with a member.
+func (w *world) connectGroup() {
+	w.t.Helper()
 	req := kmsg.NewPtrJoinGroupRequest()
 	req.Group, req.ProtocolType = w.group, "connect"
 	req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = 20_000, 20_000
 	p := kmsg.NewJoinGroupRequestProtocol()
 	p.Name = "compatible"
 	req.Protocols = append(req.Protocols, p)
-	resp, err := req.RequestWith(within(t), w.raw)
-	require.NoError(t, err)
+	resp, err := req.RequestWith(within(w.t), w.raw)
+	require.NoError(w.t, err)
 	req.MemberID = resp.MemberID
-	_, err = req.RequestWith(within(t), w.raw)
-	require.NoError(t, err)
-	_, err = w.connect().OpenConsumer(within(t), transport.ConsumerConfig{
+	_, err = req.RequestWith(within(w.t), w.raw)
+	require.NoError(w.t, err)
+}
+
+// TestOtherProtocol: a group that is something else is refused by name.
+func TestOtherProtocol(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, brokertest.URL(t, "kafka"), 1)
+	w.connectGroup()
+	_, err := w.connect().OpenConsumer(within(t), transport.ConsumerConfig{
 		Topics: []string{w.topic}, Group: w.group, Prefetch: 1, PrefetchBytes: 1, Base: context.Background(), Topology: transport.TopologyOff,
 	})
 	require.ErrorContains(t, err, `"connect"`)

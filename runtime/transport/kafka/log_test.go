@@ -130,8 +130,8 @@ func TestStart(t *testing.T) {
 
 		_, err := w.adm.CreatePartitions(within(t), 1, w.topic)
 		require.NoError(t, err)
-		w.raw.ForceMetadataRefresh()
 		eventually(t, "the new partition is known", func() bool {
+			w.raw.ForceMetadataRefresh()
 			return w.raw.ProduceSync(within(t), &kgo.Record{Topic: w.topic, Partition: 2, Value: []byte("later")}).FirstErr() == nil
 		})
 		next := w.join(w.connect(), latest)
@@ -176,11 +176,11 @@ func TestK6_partitionsAdded(t *testing.T) {
 				settle(t, c, transport.Ack, w.receive(c, 3)...)
 				_, err := w.adm.UpdatePartitions(within(t), 12, w.topic)
 				require.NoError(t, err)
-				w.raw.ForceMetadataRefresh()
 				var want []string
 				for p := range int32(12) {
 					want = append(want, fmt.Sprint("then-", p))
 					eventually(t, "the partition is there", func() bool {
+						w.raw.ForceMetadataRefresh()
 						return w.raw.ProduceSync(within(t), &kgo.Record{Topic: w.topic, Partition: p, Value: []byte(want[p])}).FirstErr() == nil
 					})
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -23,6 +24,11 @@ type producer struct {
 // deliveryTimeout is how long a message is tried before its publish fails.
 const deliveryTimeout = 20 * time.Second
 
+// linger has the messages of one Publish go into one batch: without it the
+// first goes alone, and the others wait for it. Nothing waits for as long, since
+// ProduceSync sends when it has all; only the first publish to a topic may.
+const linger = 5 * time.Millisecond
+
 // OpenProducer opens a publisher.
 func (t *Transport) OpenProducer(context.Context) (transport.Producer, error) {
 	if _, err := t.admin(); err != nil {
@@ -34,7 +40,7 @@ func (t *Transport) OpenProducer(context.Context) (transport.Producer, error) {
 		kgo.ProducerBatchCompression(codecs[t.o.Compression]),
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
 		kgo.ProducerBatchMaxBytesFn(p.maxBytes),
-		kgo.ProducerLinger(0),
+		kgo.ProducerLinger(linger),
 		kgo.RecordDeliveryTimeout(deliveryTimeout),
 		kgo.UnknownTopicRetries(4),
 	)
@@ -71,21 +77,23 @@ func (p *producer) Publish(ctx context.Context, topic string, msgs ...*message.M
 		return fmt.Errorf("publish to %q: %w", topic, err)
 	}
 
-	results := make(chan result, len(msgs))
+	records := make([]*kgo.Record, len(msgs))
 	for i, m := range msgs {
-		r := recordOf(topic, m)
-		p.cl.Produce(ctx, r, func(_ *kgo.Record, err error) { results <- result{i, err} })
+		records[i] = recordOf(topic, m)
 	}
+	done := make(chan kgo.ProduceResults, 1)
+	go func() { done <- p.cl.ProduceSync(ctx, records...) }()
 	var failed []transport.PublishFailure
-	for range msgs {
-		select {
-		case r := <-results:
-			if r.err != nil {
-				failed = append(failed, p.failure(topic, settings, msgs[r.i], r))
+	select {
+	case results := <-done:
+		for _, r := range results {
+			if r.Err != nil {
+				i := slices.Index(records, r.Record)
+				failed = append(failed, p.failure(topic, settings, msgs[i], result{i, r.Err}))
 			}
-		case <-ctx.Done():
-			return fmt.Errorf("publish to %q: %w", topic, context.Cause(ctx))
 		}
+	case <-ctx.Done(): // what is on its way is not waited for
+		return fmt.Errorf("publish to %q: %w", topic, context.Cause(ctx))
 	}
 	if len(failed) > 0 {
 		return &transport.PublishError{Topic: topic, Failed: failed}

@@ -21,6 +21,13 @@ import (
 // soaking tells whether tests may take long.
 func soaking() bool { return os.Getenv("LEAT_SOAK") != "" }
 
+func soakOnly(t *testing.T) {
+	t.Helper()
+	if !soaking() {
+		t.Skip("it takes long: LEAT_SOAK=1 has it")
+	}
+}
+
 // scale is a number of messages, rounds or kills.
 func scale(usual, soak int) int {
 	if soaking() {

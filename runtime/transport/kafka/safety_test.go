@@ -111,7 +111,7 @@ func TestK14_commitSafety(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	dice := rand.New(rand.NewPCG(seed, 0))
-	rounds := scale(1_000, 10_000)
+	rounds := scale(10_000, 100_000)
 	// reopen is what the engine does.
 	reopen := func() {
 		require.NoError(t, c.Close(context.Background()))

@@ -113,10 +113,17 @@ func (o *Options) dial(ctx context.Context, network, address string) (net.Conn, 
 		return nil, err
 	}
 	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, network, address)
-	if dialed, ok := errors.AsType[*net.OpError](err); err != nil && (!ok || dialed.Op != "dial") {
+	dialed, ok := errors.AsType[*net.OpError](err)
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	switch {
+	case err == nil:
+		return conn, nil
+	case certificate:
+		return nil, fmt.Errorf("TLS with %s: %w: the certificate has to be signed by an authority of tls.ca, or one of the system, for the host that is dialed or tls.server_name", address, err)
+	case !ok || dialed.Op != "dial":
 		return nil, fmt.Errorf("TLS with %s, which may not speak it at this port: %w", address, err)
 	}
-	return conn, err
+	return nil, err
 }
 
 func (t *TLS) config(address string) (*tls.Config, error) {

@@ -55,13 +55,13 @@ func (t *Transport) Declare(ctx context.Context, mode transport.Topology, ds ...
 			return transport.Refuse(err)
 		}
 		if err := patiently(ctx, func() error { return t.declareTopic(ctx, mode, d) }); err != nil {
-			return refuse(fmt.Errorf("topic %q: %w", d.Topic, err))
+			return refuse(fmt.Errorf("topic %q: %w", d.Topic, t.from(err)))
 		}
 		if d.Group == "" {
 			continue
 		}
 		if err := patiently(ctx, func() error { return t.declareGroup(ctx, mode, d) }); err != nil {
-			return refuse(fmt.Errorf("group %q of topic %q: %w", d.Group, d.Topic, err))
+			return refuse(fmt.Errorf("group %q of topic %q: %w", d.Group, d.Topic, t.from(err)))
 		}
 	}
 	return nil
@@ -71,7 +71,7 @@ func (t *Transport) declareTopic(ctx context.Context, mode transport.Topology, d
 	detail, err := t.describe(ctx, d.Topic)
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
 		if mode == transport.TopologyVerify {
-			return transport.Refuse(errors.New("does not exist: create it, or set topology to declare"))
+			return transport.Refuse(errMissing)
 		}
 		return t.create(ctx, d)
 	}
@@ -89,6 +89,27 @@ func (t *Transport) declareTopic(ctx context.Context, mode transport.Topology, d
 	}
 	return nil
 }
+
+// checkTopics finds those that are missing where nothing is declared: the
+// client would wait for them in silence.
+func (t *Transport) checkTopics(ctx context.Context, topics []string) error {
+	for _, topic := range topics {
+		err := patiently(ctx, func() error {
+			_, err := t.describe(ctx, topic)
+			if errors.Is(err, kerr.UnknownTopicOrPartition) {
+				return errMissing
+			}
+			return err
+		})
+		if err != nil {
+			return refuse(fmt.Errorf("topic %q: %w", topic, t.from(err)))
+		}
+	}
+	return nil
+}
+
+// errMissing is a topic that is not there.
+var errMissing = errors.New("does not exist: create it, or set topology to declare")
 
 // describe asks for one topic; [kerr.UnknownTopicOrPartition] if it is not there.
 func (t *Transport) describe(ctx context.Context, topic string) (kadm.TopicDetail, error) {

@@ -88,7 +88,7 @@ func (t *Transport) admin() (*kadm.Client, error) {
 		return nil, fmt.Errorf("kafka broker: %w", transport.ErrClosed)
 	}
 	if t.adm == nil {
-		c, err := t.client(kgo.RetryTimeout(retryTimeout))
+		c, err := t.client(kgo.RetryTimeout(retryTimeout), kgo.RequestTimeoutOverhead(retryTimeout))
 		if err != nil {
 			return nil, err
 		}
@@ -116,6 +116,11 @@ func (t *Transport) OpenConsumer(ctx context.Context, cfg transport.ConsumerConf
 	}
 	if err := t.Declare(ctx, cfg.Topology, ds...); err != nil {
 		return nil, err
+	}
+	if cfg.Topology == transport.TopologyOff {
+		if err := t.checkTopics(ctx, cfg.Topics); err != nil {
+			return nil, err
+		}
 	}
 	if err := t.checkGroup(ctx, cfg.Group); err != nil {
 		return nil, err

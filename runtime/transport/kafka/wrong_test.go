@@ -1,0 +1,181 @@
+package kafka_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/leat-io/leat/runtime/transport/history"
+)
+
+// mute takes connections, and says nothing on them.
+func mute(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var loops sync.WaitGroup
+	loops.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			loops.Go(func() {
+				_, _ = io.Copy(io.Discard, c)
+				_ = c.Close()
+			})
+		}
+	})
+	t.Cleanup(func() { // the worker, which has the other ends, was killed before
+		require.NoError(t, l.Close())
+		loops.Wait()
+	})
+	return l.Addr().String()
+}
+
+// denies answers every login as a broker does that does not know it.
+func denies(t *testing.T) *kfake.Cluster {
+	t.Helper()
+	c := cluster(t)
+	for _, key := range []kmsg.Key{kmsg.SASLHandshake, kmsg.SASLAuthenticate} {
+		c.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			c.KeepControl()
+			resp := r.ResponseKind()
+			if a, ok := resp.(*kmsg.SASLAuthenticateResponse); ok {
+				a.ErrorCode, a.ErrorMessage = kerr.SaslAuthenticationFailed.Code, new("Authentication failed")
+			}
+			return resp, nil, true
+		})
+	}
+	return c
+}
+
+// TestWrongWorlds runs the worker where something is wrong. It says what, where
+// and how to mend it, and never the password; it ends if that will not change
+// by itself, and else tries again.
+func TestWrongWorlds(t *testing.T) {
+	t.Parallel()
+	const login = "sasl: {mechanism: plain, plaintext: true}, username: worker, password: not-to-be-told"
+	allow := func(resource kmsg.ACLResourceType, name string, ops ...kmsg.ACLOperation) (out []kfake.ACL) {
+		for _, op := range ops {
+			out = append(out, kfake.ACL{Resource: resource, Name: name, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: op, Allow: true})
+		}
+		return out
+	}
+	orders := allow(kmsg.ACLResourceTypeTopic, "orders", kmsg.ACLOperationRead, kmsg.ACLOperationDescribe)
+	dead := allow(kmsg.ACLResourceTypeTopic, "orders--charge--dead", kmsg.ACLOperationDescribe, kmsg.ACLOperationWrite, kmsg.ACLOperationCreate)
+	group := allow(kmsg.ACLResourceTypeGroup, "charge", kmsg.ACLOperationRead, kmsg.ACLOperationDescribe)
+	may := func(acls ...[]kfake.ACL) func(*testing.T) string {
+		return func(t *testing.T) string {
+			t.Helper()
+			var all []kfake.ACL
+			for _, a := range acls {
+				all = append(all, a...)
+			}
+			return cluster(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.User("PLAIN", "worker", "not-to-be-told", all...)).ListenAddrs()[0]
+		}
+	}
+	on := func(opts ...kfake.Opt) func(*testing.T) string {
+		return func(t *testing.T) string { t.Helper(); return cluster(t, opts...).ListenAddrs()[0] }
+	}
+	for name, tc := range map[string]struct {
+		broker  func(*testing.T) string
+		options string
+		args    []string
+		ends    bool
+		says    []string // "ADDR" is the broker's
+	}{
+		"no broker":        {broker: func(*testing.T) string { return "127.0.0.1:1" }, says: []string{"ADDR", "connection refused"}},
+		"no such host":     {broker: func(*testing.T) string { return "kafka.invalid:9092" }, says: []string{"kafka.invalid", "orders"}},
+		"something else":   {broker: mute, says: []string{"ADDR", "see that Kafka is what listens there"}},
+		"TLS to plain":     {broker: on(), options: "tls: {}", says: []string{"ADDR", "may not speak it at this port"}},
+		"plain to TLS":     {broker: func(t *testing.T) string { t.Helper(); return on(kfake.TLS(newAuthority(t).server()))(t) }, says: []string{"ADDR", "is TLS missing?"}},
+		"unknown CA":       {broker: func(t *testing.T) string { t.Helper(); return on(kfake.TLS(newAuthority(t).server()))(t) }, options: "tls: {}", ends: true, says: []string{"ADDR", "unknown authority", "tls.ca"}},
+		"no login":         {broker: on(kfake.EnableSASL()), says: []string{"ADDR", "is SASL missing?"}},
+		"unheard login":    {broker: on(kfake.EnableSASL()), options: login, says: []string{"ADDR", "see sasl, username and password"}},
+		"wrong password":   {broker: func(t *testing.T) string { t.Helper(); return denies(t).ListenAddrs()[0] }, options: login, ends: true, says: []string{"SASL_AUTHENTICATION_FAILED", "see username and password"}},
+		"no right: topic":  {broker: may(group, dead), options: login, ends: true, says: []string{`topic \"orders\"`, "TOPIC_AUTHORIZATION_FAILED", "needs Read and Describe"}},
+		"no right: group":  {broker: may(orders, dead), options: login, ends: true, says: []string{`group \"charge\"`, "GROUP_AUTHORIZATION_FAILED", "needs Read on the group"}},
+		"no right: dead":   {broker: may(orders, group), options: login, ends: true, says: []string{`topic \"orders--charge--dead\"`, "AUTHORIZATION_FAILED", "Create to make them"}},
+		"missing, to make": {broker: on(), args: []string{"--set=consumers.c.topic=missing", "--set=topology=verify"}, ends: true, says: []string{`topic \"missing\"`, "does not exist: create it, or set topology to declare"}},
+		"missing":          {broker: on(), args: []string{"--set=consumers.c.topic=missing", "--set=topology=off"}, says: []string{`topic \"missing\"`, "does not exist: create it, or set topology to declare", "next_try"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addr := tc.broker(t)
+			s := newSite(t, fmt.Sprintf("{brokers: [%q], session_timeout: 3s, %s}", addr, tc.options), "orders", "charge")
+			p := s.start("one", tc.args...)
+			for _, text := range tc.says {
+				text = strings.ReplaceAll(text, "ADDR", addr)
+				// Text of a log is quoted, that of the last line is not.
+				p.until("it says "+text, func() bool {
+					return strings.Contains(strings.ReplaceAll(p.out.String(), `\"`, `"`), strings.ReplaceAll(text, `\"`, `"`))
+				})
+			}
+			if tc.ends {
+				require.Equal(t, 1, p.exit(), "%s", &p.out)
+			} else {
+				p.stop()
+			}
+			require.NotContains(t, p.out.String(), "not-to-be-told")
+			require.NotContains(t, p.out.String(), "router ready")
+		})
+	}
+}
+
+// TestBrokerComesLate: the worker waits for it, and then works.
+func TestBrokerComesLate(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	port := l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is TCP
+	require.NoError(t, l.Close())
+	s := newSite(t, fmt.Sprintf("{brokers: [127.0.0.1:%d], session_timeout: 3s}", port), "orders", "charge")
+	p := s.start("one")
+	p.saying("connection refused")
+	cluster(t, kfake.Ports(port))
+	p.saying("router ready")
+	p.stop()
+}
+
+// TestWorkersOfOneName: of two processes with one static id the first ends, and
+// says why; the second has its work.
+func TestWorkersOfOneName(t *testing.T) {
+	t.Parallel()
+	each(t, 2, func(w *world) {
+		s := w.site()
+		w.o.SessionTimeout = session
+		first := s.start("first", "--instance=pod-0")
+		first.saying("router ready")
+		second := s.start("second", "--instance=pod-0")
+		second.saying("router ready")
+		require.Equal(w.t, 1, first.exit(), "%s", &first.out)
+		require.Contains(w.t, first.out.String(), "give each worker a name of its own (--instance, LEAT_INSTANCE)")
+		require.Contains(w.t, first.out.String(), "pod-0")
+		w.put(0, values("m", 5)...)
+		w.put(1, values("n", 5)...)
+		second.until("it has all", func() bool { return s.count(history.Done, "second") == 10 })
+		second.stop()
+		require.Zero(w.t, s.count(history.Started, "first"))
+	})
+}
+
+// TestWorkerInAGroupOfSomethingElse is refused by the group's name and protocol.
+func TestWorkerInAGroupOfSomethingElse(t *testing.T) {
+	t.Parallel()
+	w, _ := fake(t, 1)
+	w.connectGroup()
+	p := w.site().start("one")
+	p.saying("connect")
+	require.Equal(t, 1, p.exit(), "%s", &p.out)
+	require.Contains(t, p.out.String(), w.group)
+	require.Contains(t, p.out.String(), "take another group")
+}
