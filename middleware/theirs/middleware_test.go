@@ -119,6 +119,7 @@ func only(l ...message.HandlerMiddleware) func(*stage) []message.HandlerMiddlewa
 
 // Their Retry works inside one attempt, and holds its slot.
 func TestTheirRetry(t *testing.T) {
+	t.Parallel()
 	link := theirs.Retry{MaxRetries: 2, InitialInterval: 10 * time.Millisecond, Multiplier: 2, MaxInterval: time.Second}.Middleware
 	underLeat(t, only(link), map[string]int{"twice": 2, "thrice": 3}, func(s *stage) {
 		s.publish("twice", "thrice")
@@ -130,6 +131,7 @@ func TestTheirRetry(t *testing.T) {
 
 // Their PoisonQueue takes every error at once, so that nothing is tried again.
 func TestTheirPoisonQueue(t *testing.T) {
+	t.Parallel()
 	underLeat(t, func(s *stage) []message.HandlerMiddleware {
 		link, err := theirs.PoisonQueue(pubsub.NewPublisher(s.tr), "poison")
 		require.NoError(s, err)
@@ -147,6 +149,7 @@ func TestTheirPoisonQueue(t *testing.T) {
 }
 
 func TestTheirCorrelationID(t *testing.T) {
+	t.Parallel()
 	underLeat(t, only(theirs.CorrelationID), nil, func(s *stage) {
 		s.publish("a")
 		s.settle()
@@ -155,6 +158,7 @@ func TestTheirCorrelationID(t *testing.T) {
 }
 
 func TestTheirThrottle(t *testing.T) {
+	t.Parallel()
 	underLeat(t, func(*stage) []message.HandlerMiddleware {
 		return []message.HandlerMiddleware{theirs.NewThrottle(1, time.Second).Middleware} // its clock is the bubble's
 	}, nil, func(s *stage) {
@@ -170,6 +174,7 @@ func TestTheirThrottle(t *testing.T) {
 // Each attempt has a message of its own, so the context that their Timeout
 // leaves behind spoils no later one.
 func TestTheirTimeout(t *testing.T) {
+	t.Parallel()
 	slow := map[string]bool{"slow": true}
 	underLeat(t, func(s *stage) []message.HandlerMiddleware {
 		return []message.HandlerMiddleware{theirs.Timeout(time.Second), func(next message.HandlerFunc) message.HandlerFunc {
@@ -193,7 +198,8 @@ func TestTheirTimeout(t *testing.T) {
 // Known bad: their Deduplicator marks before the handler runs, so what fails
 // once is taken for a duplicate of itself. Ours is what to replace it with.
 func TestTheirDeduplicatorLosesWhatFailsOnce(t *testing.T) {
-	underLeat(t, func(s *stage) []message.HandlerMiddleware {
+	t.Parallel()
+	underLeat(t, func(*stage) []message.HandlerMiddleware {
 		return []message.HandlerMiddleware{(&theirs.Deduplicator{KeyFactory: theirs.NewMessageHasherSHA256(1 << 20), Repository: forever{}}).Middleware}
 	}, map[string]int{"once": 1}, func(s *stage) {
 		s.publish("once")
@@ -213,6 +219,7 @@ func (f forever) IsDuplicate(_ context.Context, key string) (bool, error) {
 }
 
 func TestOurDedupKeepsWhatFailsOnce(t *testing.T) {
+	t.Parallel()
 	underLeat(t, func(s *stage) []message.HandlerMiddleware {
 		link, err := middleware.Dedup(middleware.DedupOptions{Store: middleware.NewMemoryDedup(0)})
 		require.NoError(s, err)
@@ -227,6 +234,7 @@ func TestOurDedupKeepsWhatFailsOnce(t *testing.T) {
 // Their CircuitBreaker returns errors while it is open, which spend attempts of
 // messages that nothing is wrong with.
 func TestTheirCircuitBreakerSpendsAttempts(t *testing.T) {
+	t.Parallel()
 	underLeat(t, func(*stage) []message.HandlerMiddleware {
 		return []message.HandlerMiddleware{theirs.NewCircuitBreaker(gobreaker.Settings{
 			Timeout: time.Hour, ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= 1 },
@@ -244,6 +252,7 @@ func TestTheirCircuitBreakerSpendsAttempts(t *testing.T) {
 // Known bad: their DelayOnError takes its multiplier for an integer, and writes
 // a wish that no transport here reads. The error goes on to Leat's own retry.
 func TestTheirDelayOnErrorDoesNotGrow(t *testing.T) {
+	t.Parallel()
 	delays := []string{}
 	link := theirs.DelayOnError{InitialInterval: time.Second, MaxInterval: time.Minute, Multiplier: 1.5}
 	look := func(next message.HandlerFunc) message.HandlerFunc {
@@ -266,6 +275,7 @@ func TestTheirDelayOnErrorDoesNotGrow(t *testing.T) {
 }
 
 func TestTheirDuplicatorRunsTwice(t *testing.T) {
+	t.Parallel()
 	underLeat(t, only(theirs.Duplicator), nil, func(s *stage) {
 		s.publish("a")
 		s.settle()
@@ -274,6 +284,7 @@ func TestTheirDuplicatorRunsTwice(t *testing.T) {
 }
 
 func TestTheirIgnoreErrors(t *testing.T) {
+	t.Parallel()
 	underLeat(t, only(theirs.NewIgnoreErrors([]error{errBoom}).Middleware), map[string]int{"bad": 1}, func(s *stage) {
 		s.publish("bad")
 		s.settle()
@@ -283,6 +294,7 @@ func TestTheirIgnoreErrors(t *testing.T) {
 
 // An ack that a handler gives changes nothing: what fails after it comes again.
 func TestTheirInstantAckChangesNothing(t *testing.T) {
+	t.Parallel()
 	underLeat(t, only(theirs.InstantAck), map[string]int{"bad": 1}, func(s *stage) {
 		s.publish("bad")
 		s.settle()
@@ -291,6 +303,7 @@ func TestTheirInstantAckChangesNothing(t *testing.T) {
 }
 
 func TestTheirRandomFailAndPanicAndRecoverer(t *testing.T) {
+	t.Parallel()
 	underLeat(t, only(theirs.Recoverer, theirs.RandomPanic(1)), nil, func(s *stage) {
 		s.publish("a")
 		s.settle()
@@ -299,6 +312,7 @@ func TestTheirRandomFailAndPanicAndRecoverer(t *testing.T) {
 }
 
 func TestTheirRandomFail(t *testing.T) {
+	t.Parallel()
 	underLeat(t, only(theirs.RandomFail(1)), nil, func(s *stage) {
 		s.publish("a")
 		s.settle()

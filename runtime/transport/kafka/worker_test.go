@@ -136,7 +136,7 @@ func (p *process) until(what string, so func() bool) {
 	p.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.NewTimer(90 * time.Second)
+	deadline := time.NewTimer(time.Duration(scale(90, 600)) * time.Second)
 	defer deadline.Stop()
 	for !so() {
 		select {
