@@ -43,7 +43,6 @@ type stage struct {
 // that fails as often as fails says for an id.
 func underLeat(t *testing.T, links func(s *stage) []message.HandlerMiddleware, fails map[string]int, check func(s *stage)) {
 	t.Helper()
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		policy := s.policy()
