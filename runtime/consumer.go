@@ -223,6 +223,7 @@ func (c *consumer) connect(ctx context.Context) error {
 	c.setState(StateRunning, nil)
 	select {
 	case <-c.started:
+		c.log.InfoContext(ctx, "consumer has its broker again")
 	default:
 		c.log.InfoContext(ctx, "consumer started", "group", c.p.Group, "topics", c.topics)
 		close(c.started)
