@@ -44,6 +44,7 @@ func within(t *testing.T, o memory.Options, f fault, names ...string) (report Re
 			},
 			Takeover: time.Second,
 			Short:    true,
+			Async:    o.Log,
 		}
 		if f.name != "" {
 			opts.Patience = 10 * time.Second

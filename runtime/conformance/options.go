@@ -44,6 +44,9 @@ type Options struct {
 	Quiet time.Duration
 	// Parallel is how many cases run at once; default 4.
 	Parallel int
+	// Async: the broker may forget acks that it took, when a link breaks or a
+	// process dies, as one that is told only a mark below which all is done.
+	Async bool
 	// InFlight is how many messages of a topic one worker can handle at once,
 	// where the broker bounds that; default: any number.
 	InFlight int

@@ -23,12 +23,13 @@ func prefetch(r *rig) {
 	}), limits(concurrency, prefetch))
 	msgs := unkeyed("m", r.o.scale(100, 200, 10_000))
 	r.publish(topic, msgs...)
-	in.await("as much is held as may be", func(s runtime.Status) bool { return s.InFlight >= prefetch && s.Running >= concurrency })
+	const step = prefetch / 4 // a consumer does not pull for less than that
+	in.await("as much is held as may be", func(s runtime.Status) bool { return s.InFlight > prefetch-step && s.Running >= concurrency })
 	r.rest(r.o.Quiet)
 	s := in.status()
-	require.Equal(r, prefetch, s.InFlight, "in flight")
+	require.LessOrEqual(r, s.InFlight, prefetch, "in flight")
 	require.Equal(r, concurrency, s.Running, "running")
-	require.Equal(r, int64(prefetch), s.Received, "received")
+	require.Equal(r, int64(s.InFlight), s.Received, "received")
 	if r.caps.Depth {
 		ctx, cancel := r.within()
 		defer cancel()

@@ -145,7 +145,7 @@ func (r *rig) publish(topic string, msgs ...*message.Message) {
 func (r *rig) judge(topic string, events []history.Event, o history.Options) history.Report {
 	r.Helper()
 	o.Topic = topic
-	o.Async = !r.caps.StableCoordinates // then acks are not answered either
+	o.Async = r.o.Async || !r.caps.StableCoordinates // then acks are not answered either
 	o.Unordered = r.caps.KeyOrder != transport.ScopeGroup
 	report := history.Check(slices.Concat(r.log.Events(), events), o)
 	require.Empty(r, report.Violations, "%v", report)
