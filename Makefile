@@ -109,7 +109,7 @@ bench: ## measure against peers: medians and ratios (LEAT_BENCH_ROUNDS, LEAT_BEN
 
 .PHONY: soak
 soak: ## the tests that stop and kill processes and the suites, at length, SOAK_ROUNDS (10) times
-	@LEAT_SOAK=1 scripts/brokers run $(BROKERS) -- $(GO) test -count=$(SOAK_ROUNDS) -timeout 0 -v -run 'Term|Kill|Crash|Start|Conformance|Engine|Cluster|Memory|Never|K[0-9]' \
+	@LEAT_SOAK=1 scripts/brokers run $(BROKERS) -- $(GO) test -count=$(SOAK_ROUNDS) -timeout 0 -v -run 'Term|Kill|Crash|Start|Conformance|Engine|Reconnect|Cluster|Memory|Never|K[0-9]' \
 		./runtime/worker ./runtime/conformance ./runtime/pubsub ./runtime/transport/... ./internal/sqldb
 
 .PHONY: fuzz
