@@ -91,7 +91,7 @@ unit: ## all tests but the suites, with the race detector; docs and examples amo
 .PHONY: suites
 suites: ## the conformance suites on every transport, with the race detector; prints their tables
 	@out=$$(mktemp); trap 'rm -f "$$out"' EXIT; \
-	$(GO) test -race -count=1 -timeout 25m -v -run '^TestConformance' \
+	$(GO) test -race -count=1 -p 1 -timeout 25m -v -run '^TestConformance' \
 		$$(grep -rl --include='*_test.go' '^func TestConformance' $(SUITES) | xargs -n 1 dirname | sort -u | sed 's|^|./|') >"$$out" 2>&1 || \
 		{ grep -vE '^ *(=== |--- (PASS|SKIP))' "$$out"; exit 1; }; \
 	awk '/^=== (NAME|RUN|CONT) / { test = $$3 } \
