@@ -24,6 +24,7 @@ type conn struct {
 	blocked atomic.Pointer[string] // why the broker reads nothing of it; nil if it does
 	lost    chan struct{}          // closed when the connection has ended
 	cause   *amqp091.Error         // why, after lost; nil if we closed it
+	trials  chan struct{}          // one for each channel with suspects
 }
 
 // version is that of the broker.
@@ -64,7 +65,7 @@ func (t *Transport) handshake(ctx context.Context, role string) (*conn, error) {
 	// The client library knows no context: a closed connection ends what it waits for.
 	free := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	defer free()
-	c := &conn{raw: &deadlined{Conn: raw, timeout: 2 * t.o.Heartbeat}, lost: make(chan struct{})}
+	c := &conn{raw: &deadlined{Conn: raw, timeout: 2 * t.o.Heartbeat}, lost: make(chan struct{}), trials: make(chan struct{}, trials)}
 	var stream net.Conn = c.raw
 	if t.target.secure {
 		config, err := t.o.tlsConfig(t.target.host)

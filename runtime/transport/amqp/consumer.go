@@ -118,7 +118,7 @@ func (c *consumer) watch() {
 }
 
 // fail ends Receive with err, unless it has ended with another before. What
-// the channels hold is no longer ours.
+// the channels hold is no longer ours, so none of it is delayed any more.
 func (c *consumer) fail(err error) {
 	c.mu.Lock()
 	if c.failure == nil {
@@ -128,6 +128,7 @@ func (c *consumer) fail(err error) {
 	for _, s := range c.subs {
 		s.revoke()
 	}
+	c.late.end()
 	c.poke()
 }
 
@@ -247,6 +248,9 @@ func (t *Transport) awaitReturn(ctx context.Context, queue string) {
 // which brings back what is not settled, in its order.
 func (c *consumer) Close(ctx context.Context) error {
 	c.closing.Do(func() {
+		for _, s := range c.subs {
+			s.leave()
+		}
 		c.late.close(ctx)
 		for _, s := range c.subs {
 			_ = s.flush(true) // what could not be told comes again

@@ -52,6 +52,7 @@ func decode(in *amqp091.Delivery, d *transport.Delivery) {
 	id, own := table[idHeader].(string)
 	var types []typedHeader
 	for name, v := range table {
+		name = original(table, name)
 		text, isString := v.(string)
 		switch {
 		case name == idHeader && own:
@@ -89,6 +90,16 @@ func decode(in *amqp091.Delivery, d *transport.Delivery) {
 		d.Headers = nil
 	}
 	d.Key = h.Get(transport.KeyHeader)
+}
+
+// original is the name of a header before it was set aside.
+func original(table amqp091.Table, name string) string {
+	for own, other := range aside {
+		if _, taken := table[own]; name == other && !taken {
+			return own
+		}
+	}
+	return name
 }
 
 // cloudEvent is the id of an event in CloudEvents' binding for AMQP: it is

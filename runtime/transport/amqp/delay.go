@@ -87,18 +87,28 @@ func (l *delayer) init(c *consumer) {
 }
 
 // add begins to move h, and tells when the first try is over. s.mu is held, so
-// that close, which comes after the last of them, sees all.
+// that close, before which all of them leave, sees all. Who leaves gives h back.
 func (l *delayer) add(h *handed, st transport.Settlement) (tried <-chan struct{}) {
 	due := time.Now().Add(st.After)
 	first := make(chan struct{})
+	if h.s.leaving {
+		close(first)
+		return first
+	}
 	l.moving.Go(func() { l.move(h, st, due, first) })
 	return first
 }
 
-// move tries until a copy is confirmed, or due.
+// move tries until a copy is confirmed, or due, or h comes again by itself.
 func (l *delayer) move(h *handed, st transport.Settlement, due time.Time, first chan<- struct{}) {
 	s := h.s
 	for tries := 0; ; tries++ {
+		if s.lost() {
+			if tries == 0 {
+				close(first)
+			}
+			return
+		}
 		err := l.publish(h, st, due)
 		if err == nil {
 			s.mu.Lock()
@@ -231,7 +241,7 @@ func (t *Transport) delayed(ctx context.Context, queue string) (int64, error) {
 			case err == nil:
 				n += int64(q.Messages)
 				t.knowDelay(queue, step)
-			case code(err) == amqp091.NotFound:
+			case absent(err):
 				t.forgetDelay(queue, step)
 			default:
 				return n, about("delay queue", delayQueue(queue, step), err)

@@ -21,6 +21,15 @@ var trimmed = []string{
 	transport.DeadGroupHeader, transport.DeadTopicHeader, transport.DeadReasonHeader, transport.DeadVersionHeader,
 }
 
+// aside are headers by which the broker routes, to further queues, and for which
+// it closes the channel if they are no list. They travel by other names. The
+// form is part of the format.
+var aside = map[string]string{"CC": "leat_amqp_CC", "BCC": "leat_amqp_BCC"}
+
+// directReply is a ReplyTo that the broker takes only from who waits for replies
+// on the same channel.
+const directReply = "amq.rabbitmq.reply-to"
+
 // headerRoom is what a header frame holds besides the table: frame, class,
 // size, flags, and properties of up to 255 bytes each.
 const headerRoom = 8 + 14 + 10*(maxShort+1) + 8
@@ -50,6 +59,12 @@ func (t *Transport) encode(m *message.Message, frameSize int) (amqp091.Publishin
 			if v, ok := p.Headers[h.name]; ok && v == render(h.value) {
 				p.Headers[h.name] = h.value
 			}
+		}
+	}
+	for name, other := range aside {
+		if v, ok := p.Headers[name]; ok {
+			delete(p.Headers, name)
+			p.Headers[other] = v
 		}
 	}
 	identify(&p, m)
@@ -102,7 +117,7 @@ func setProperty(p *amqp091.Publishing, name, v string) bool {
 	default:
 		return false
 	}
-	if v == "" || len(v) > maxShort {
+	if v == "" || len(v) > maxShort || name == replyToMeta && v == directReply {
 		return false
 	}
 	*to = v

@@ -30,9 +30,9 @@ func explain(err error) error {
 		return fmt.Errorf("connection lost: %s", reason) // the library's guess; the broker said nothing
 	case e.Code == amqp091.NotAllowed && strings.Contains(e.Reason, "limit"):
 		return errors.New(reason)
-	case e.Code == amqp091.AccessRefused, e.Code == amqp091.NotAllowed, e.Code == amqp091.NotFound:
+	case e.Code == amqp091.AccessRefused, e.Code == amqp091.NotAllowed, absent(e):
 		return transport.Refuse(errors.New(reason))
-	case e.Code == amqp091.PreconditionFailed && strings.Contains(e.Reason, "timed out"):
+	case timedOut(e):
 		return fmt.Errorf("%s: a delivery was held for longer than the broker's consumer_timeout; shorten timeout or prefetch, or raise it at the broker", reason)
 	case e.Code == amqp091.PreconditionFailed:
 		return transport.Refuse(mismatch(reason))
@@ -79,6 +79,18 @@ func code(err error) int {
 		return e.Code
 	}
 	return 0
+}
+
+// absent tells whether a queue or an exchange does not exist. The broker has the
+// same code for one that is out of reach for a while.
+func absent(err error) bool {
+	reason := reasonOf(err)
+	return code(err) == amqp091.NotFound && (strings.HasPrefix(reason, "NOT_FOUND - no queue ") || strings.HasPrefix(reason, "NOT_FOUND - no exchange "))
+}
+
+// timedOut tells whether the broker has taken a delivery back.
+func timedOut(e *amqp091.Error) bool {
+	return e.Code == amqp091.PreconditionFailed && strings.Contains(e.Reason, "timed out")
 }
 
 // reasonOf is the broker's own text.

@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -116,3 +117,63 @@ func (a *Acks) Settle(all bool, tags ...uint64) []int64 {
 
 // Open counts what is not acked.
 func (a *Acks) Open() int64 { return a.s.unsettled() }
+
+// Line is a channel that publishes.
+type Line struct{ l *line }
+
+// OpenLine opens one.
+func OpenLine(ctx context.Context, tr transport.Transport) (*Line, error) {
+	c, err := tr.(*Transport).outgoing.get(context.WithoutCancel(ctx))
+	if err != nil {
+		return nil, err
+	}
+	l, err := openLine(ctx, c, true)
+	return &Line{l}, err
+}
+
+// Publish sends what encode would not make, too.
+func (l *Line) Publish(ctx context.Context, exchange string, pubs ...amqp091.Publishing) ([]transport.PublishFailure, error) {
+	items := make([]item, len(pubs))
+	for i, p := range pubs {
+		items[i] = item{index: i, exchange: exchange, pub: p}
+	}
+	return l.l.publish(ctx, items)
+}
+
+// Close closes it.
+func (l *Line) Close() { l.l.close() }
+
+// Block has the connection that publishes be as in an alarm.
+func Block(ctx context.Context, tr transport.Transport, on bool) error {
+	c, err := tr.(*Transport).outgoing.get(ctx)
+	if err != nil {
+		return err
+	}
+	reason := "a test asks"
+	if c.blocked.Store(nil); on {
+		c.blocked.Store(&reason)
+	}
+	return nil
+}
+
+// Lose ends what a consumer has, as a lost connection does.
+func Lose(c transport.Consumer) { c.(*consumer).fail(errors.New("lost")) }
+
+// AwaitDelays waits until nothing is on its way to a delay queue.
+func AwaitDelays(c transport.Consumer) { c.(*consumer).late.moving.Wait() }
+
+// Ended is what a consumer fails with when its channel was closed with an error
+// before anything looked.
+func Ended(base context.Context, closed *amqp091.Error) error {
+	c := &consumer{t: new(Transport), cfg: transport.ConsumerConfig{Base: base}, look: make(chan struct{}, 1)}
+	c.late.init(c)
+	deliveries, errs, cancelled := make(chan amqp091.Delivery), make(chan *amqp091.Error, 1), make(chan string)
+	errs <- closed
+	close(deliveries)
+	close(errs)
+	close(cancelled)
+	s := &subscription{c: c, queue: "q", deliveries: deliveries, closed: errs, cancelled: cancelled}
+	s.start()
+	_, err := c.Receive(base, 1, 1)
+	return err
+}

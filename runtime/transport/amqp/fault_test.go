@@ -73,16 +73,16 @@ func (r *rig) declare(ds ...transport.Declaration) {
 	require.NoError(r, r.tr.Declare(r.within(), transport.TopologyDeclare, ds...))
 }
 
-func (r *rig) config() transport.ConsumerConfig {
+func (r *rig) config(name string) transport.ConsumerConfig {
 	return transport.ConsumerConfig{
-		Name: "c", Topics: []string{r.topic}, Group: r.group, Topology: transport.TopologyDeclare,
+		Name: name, Topics: []string{r.topic}, Group: r.group, Topology: transport.TopologyDeclare,
 		Prefetch: 256, PrefetchBytes: 1 << 24, Base: context.WithoutCancel(r.Context()), Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	}
 }
 
-func (r *rig) consumer() transport.Consumer {
+func (r *rig) consumer(name ...string) transport.Consumer {
 	r.Helper()
-	c, err := r.tr.OpenConsumer(r.within(), r.config())
+	c, err := r.tr.OpenConsumer(r.within(), r.config(strings.Join(append(name, "c"), "-")))
 	require.NoError(r, err)
 	r.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
@@ -139,8 +139,8 @@ func TestNeverReturns(t *testing.T) {
 				r := newRig(t, address, func(o *amqp.Options) { o.QueueType = kind })
 				r.declare()
 				r.publish(held)
-				for range 30 {
-					c := r.consumer()
+				for i := range 30 {
+					c := r.consumer(fmt.Sprint("c", i)) // one that is lost may not come back at once
 					require.Len(t, r.receive(c, held), held)
 					amqp.Kill(c)
 				}
@@ -177,7 +177,7 @@ func TestQueueDeleted(t *testing.T) {
 			require.Contains(t, r.log.String(), "level=ERROR")
 			require.Contains(t, r.log.String(), "times=1")
 			require.NoError(t, c.Close(r.within()))
-			c, err = r.tr.OpenConsumer(r.within(), r.config())
+			c, err = r.tr.OpenConsumer(r.within(), r.config("c"))
 			if then == "stop" {
 				require.ErrorContains(t, err, "queue_deleted: stop")
 				require.True(t, transport.Refused(err))

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"regexp"
-	"strconv"
 	"sync"
 
 	"github.com/rabbitmq/amqp091-go"
@@ -27,6 +25,7 @@ type line struct {
 	mu      sync.Mutex
 	waiting []*sent // in the order of their tags
 	err     error   // why nothing more can be published
+	late    fate    // then, of what was to be sent
 }
 
 // publishWindow is how many messages a channel has under way.
@@ -53,9 +52,10 @@ var bodySeed = maphash.MakeSeed()
 
 // call is one call of publish.
 type call struct {
-	left   int
-	failed []transport.PublishFailure
-	done   chan struct{} // closed when nothing is left
+	left    int
+	failed  []transport.PublishFailure
+	suspect []item
+	done    chan struct{} // closed when nothing is left
 }
 
 // openLine opens a channel in confirm mode.
@@ -65,9 +65,17 @@ func openLine(ctx context.Context, c *conn, mandatory bool) (*line, error) {
 	go func() { done <- l.open() }()
 	select {
 	case err := <-done:
-		return l, err
+		if err != nil {
+			return nil, err
+		}
+		return l, nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx) // it ends with its answer, or with the connection
+		go func() { // it ends with its answer, or with the connection
+			if <-done == nil {
+				l.close()
+			}
+		}()
+		return nil, context.Cause(ctx)
 	}
 }
 
@@ -101,7 +109,8 @@ func (l *line) publish(ctx context.Context, items []item) ([]transport.PublishFa
 	}
 	select {
 	case <-c.done:
-		return c.failed, nil
+		more, err := l.apart(ctx, c.suspect)
+		return append(c.failed, more...), err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -117,14 +126,13 @@ func (l *line) sendAll(ctx context.Context, items []item, c *call) error {
 			return err
 		}
 		body := items[i].pub.Body
-		if err := l.send(&sent{item: &items[i], call: c, size: len(body), body: maphash.Bytes(bodySeed, body)}); err != nil {
-			return err
-		}
+		l.send(&sent{item: &items[i], call: c, size: len(body), body: maphash.Bytes(bodySeed, body)})
 	}
 	return nil
 }
 
-// room waits until one more may be under way. What is held back leaves before.
+// room waits until one more may be under way, or the channel has ended. What is
+// held back leaves before.
 func (l *line) room(ctx context.Context, corked bool) error {
 	select {
 	case l.window <- struct{}{}:
@@ -139,27 +147,27 @@ func (l *line) room(ctx context.Context, corked bool) error {
 	case l.window <- struct{}{}:
 		return nil
 	case <-l.ended:
-		return l.failure()
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (l *line) send(s *sent) error {
+func (l *line) send(s *sent) {
 	l.sending.Lock()
 	defer l.sending.Unlock()
 	l.mu.Lock()
-	if err := l.err; err != nil {
+	if l.err != nil {
+		l.tell(s, l.err, l.late)
 		l.mu.Unlock()
-		return err
+		return
 	}
 	l.waiting = append(l.waiting, s)
 	l.mu.Unlock()
-	if _, err := l.ch.PublishWithDeferredConfirm(s.exchange, s.key, l.mandatory, false, s.pub); err != nil {
-		l.end(explain(err)) // its tag is not used up, so tags would no longer be ours
-		return fmt.Errorf("send: %w", explain(err))
+	_, err := l.ch.PublishWithDeferredConfirm(s.exchange, s.key, l.mandatory, false, s.pub)
+	if err != nil && !errors.Is(err, amqp091.ErrClosed) { // of what is closed listen tells
+		l.end(fmt.Errorf("send: %w", explain(err)), nil) // its tag is not used up, so tags would no longer be ours
 	}
-	return nil
 }
 
 // listen hears returns and confirmations, in the order the broker sends them.
@@ -178,10 +186,12 @@ func (l *line) listen(closed <-chan *amqp091.Error, returned <-chan amqp091.Retu
 				l.confirm(c.Ack)
 				continue
 			}
-			if err := <-closed; err != nil {
-				l.refuse(err)
+			err := <-closed
+			if err == nil {
+				l.end(transport.ErrClosed, nil)
+			} else {
+				l.end(explain(err), err)
 			}
-			l.end(transport.ErrClosed)
 			return
 		}
 	}
@@ -212,55 +222,46 @@ func (l *line) confirm(ack bool) {
 	l.waiting = l.waiting[1:]
 	switch {
 	case s.returned != "":
-		l.tell(s, fmt.Errorf("no queue takes it from exchange %q (%s): bind one, or write unrouted: drop", s.exchange, s.returned), false)
+		l.tell(s, fmt.Errorf("no queue takes it from exchange %q (%s): bind one, or write unrouted: drop", s.exchange, s.returned), failed)
 	case !ack:
-		l.tell(s, errors.New("a queue refuses it: it may be full"), false)
+		l.tell(s, errors.New("a queue refuses it: it may be full"), failed)
 	default:
-		l.tell(s, nil, false)
+		l.tell(s, nil, failed)
 	}
 }
 
-// tell ends the wait for one message. mu is held.
-func (l *line) tell(s *sent, err error, permanent bool) {
-	<-l.window
+// tell ends the wait for one message: it is confirmed if err is nil. mu is held.
+func (l *line) tell(s *sent, err error, f fate) {
+	select {
+	case <-l.window:
+	default: // the channel has ended
+	}
 	c := s.call
-	if err != nil {
-		c.failed = append(c.failed, transport.PublishFailure{Index: s.index, Err: err, Permanent: permanent})
+	switch {
+	case err == nil:
+	case f == suspect:
+		c.suspect = append(c.suspect, *s.item)
+	default:
+		c.failed = append(c.failed, transport.PublishFailure{Index: s.index, Err: err, Permanent: f == guilty})
 	}
 	if c.left--; c.left == 0 {
 		close(c.done)
 	}
 }
 
-var tooLarge = regexp.MustCompile(`message size (\d+) is larger`)
-
-// refuse tells those that wait why the broker has closed the channel, and
-// which of them is to blame.
-func (l *line) refuse(closed *amqp091.Error) {
-	reason := explain(closed)
-	size := -1
-	if m := tooLarge.FindStringSubmatch(closed.Reason); m != nil {
-		size, _ = strconv.Atoi(m[1])
-	}
-	denied := closed.Server && closed.Code == amqp091.AccessRefused
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.err = reason
-	for _, s := range l.waiting {
-		l.tell(s, reason, denied || s.size == size)
-	}
-	l.waiting = nil
-}
-
-// end fails what waits.
-func (l *line) end(err error) {
+// end tells those that wait why the channel has ended; closed is the broker's
+// reason, if it has ended it.
+func (l *line) end(err error, closed *amqp091.Error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err == nil {
 		l.err = err
+		if condemns(closed) {
+			l.late = suspect
+		}
 	}
 	for _, s := range l.waiting {
-		l.tell(s, l.err, false)
+		l.tell(s, l.err, blame(closed, s, len(l.waiting)))
 	}
 	l.waiting = nil
 }

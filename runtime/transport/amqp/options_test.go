@@ -94,6 +94,9 @@ func TestErrorsAreExplained(t *testing.T) {
 		},
 		{server(406, "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out. Timeout value used: 2000 ms."), "consumer_timeout", false},
 		{server(320, "CONNECTION_FORCED - broker forced connection closure"), "forced", false},
+		{server(404, "NOT_FOUND - no queue 'q' in vhost '/'"), "no queue 'q'", true},
+		{server(404, "NOT_FOUND - no exchange 'e' in vhost '/'"), "no exchange 'e'", true},
+		{server(404, "NOT_FOUND - home node 'rabbit@b' of durable queue 'q' in vhost '/' is down or inaccessible"), "is down", false},
 		{amqp091.ErrCredentials, "connection lost", false},
 	} {
 		err := amqp.Explain(tc.err)

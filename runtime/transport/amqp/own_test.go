@@ -30,6 +30,7 @@ func TestOwnBroker(t *testing.T) {
 		"rights":           rights,
 		"rotated password": rotated,
 		"full queue":       fullQueue,
+		"given up":         givenUp,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, p) })
 	}
@@ -125,7 +126,7 @@ func rights(t *testing.T, p place) {
 	require.NoError(t, pub.Close(r.within()))
 
 	tr = limited("^$", ".*", "^$")
-	_, err = tr.OpenConsumer(r.within(), r.config())
+	_, err = tr.OpenConsumer(r.within(), r.config("c"))
 	require.True(t, transport.Refused(err))
 	require.ErrorContains(t, err, "read access")
 }
@@ -166,4 +167,22 @@ func fullQueue(t *testing.T, p place) {
 	}, 30*time.Second, 10*time.Millisecond)
 	require.ErrorContains(t, err, "refuses it")
 	p.ctl("clear_policy", "full")
+}
+
+// givenUp: a channel that opens after nobody waits for it any more is closed.
+func givenUp(t *testing.T, p place) {
+	t.Helper()
+	tr := newRig(t, p.url).tr.(swept).Transport
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 10 {
+		_, err := amqp.OpenLine(over, tr)
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	l, err := amqp.OpenLine(t.Context(), tr)
+	require.NoError(t, err)
+	defer l.Close()
+	require.Eventually(t, func() bool {
+		return len(strings.Fields(p.own.Exec("rabbitmq", "rabbitmqctl", "-q", "--no-table-headers", "list_channels", "pid"))) == 1
+	}, 30*time.Second, 10*time.Millisecond)
 }

@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -30,6 +31,7 @@ type subscription struct {
 
 	mu      sync.Mutex
 	paused  bool
+	leaving bool      // nothing is delayed any more
 	over    bool      // nothing can be told any more
 	ready   []*handed // for Receive, in order of their tags
 	first   *handed   // all that the broker was not told of, in order of their tags
@@ -42,7 +44,15 @@ type subscription struct {
 	toldAt  time.Time
 }
 
-// handed is one delivery while the broker waits for its ack.
+// handed is one delivery while the broker waits for its ack. It is in one of
+// four states:
+//
+//	ready: in ready, until Receive takes it; out is nil
+//	out:   with the engine, until it settles or releases it
+//	late:  on its way to a delay queue, or waiting for its time; out is nil
+//	acked: in ahead, until the broker is told
+//
+// It is linked in all of them, and not any more once it is told.
 type handed struct {
 	s          *subscription
 	tag        uint64
@@ -56,8 +66,10 @@ type handed struct {
 
 // start lets deliveries in.
 func (s *subscription) start() {
-	go s.pump()
-	go s.watch()
+	go func() {
+		s.pump()
+		s.ended()
+	}()
 }
 
 // pump takes in what the broker sends.
@@ -88,18 +100,27 @@ func (s *subscription) pump() {
 	}
 }
 
-// watch ends the consumer with this channel.
-func (s *subscription) watch() {
+// ended fails the consumer with the reason why nothing is delivered any more,
+// which the library tells before it ends the deliveries. It closes cancelled,
+// too, with every channel.
+func (s *subscription) ended() {
 	select {
 	case _, deleted := <-s.cancelled:
 		if deleted {
 			s.c.fail(s.c.t.gone(s))
+			return
 		}
-	case err := <-s.closed:
-		if err != nil {
-			s.c.fail(fmt.Errorf("channel of queue %q: %w", s.queue, explain(err)))
-		}
+	default:
 	}
+	err := errors.New("it delivers no more")
+	select {
+	case e := <-s.closed:
+		if e != nil {
+			err = explain(e)
+		}
+	default:
+	}
+	s.c.fail(fmt.Errorf("channel of queue %q: %w", s.queue, err))
 }
 
 // gone notes that a queue was deleted under its consumer.
@@ -174,6 +195,20 @@ func (s *subscription) unsettled() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open
+}
+
+// leave has nothing more delayed: what comes from now on is given back.
+func (s *subscription) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaving = true
+}
+
+// lost tells whether the spell has ended.
+func (s *subscription) lost() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
 }
 
 // revoke ends the spell: nothing is told, and nothing handed out, any more.

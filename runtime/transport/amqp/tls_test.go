@@ -216,7 +216,7 @@ func TestFrameError(t *testing.T) {
 	require.False(t, transport.Refused(err))
 	require.NoError(t, c.Close(r.within()))
 	require.Eventually(t, func() bool { // the other connections are found out, too
-		c, err = r.tr.OpenConsumer(r.within(), r.config())
+		c, err = r.tr.OpenConsumer(r.within(), r.config("c"))
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
 	require.Len(t, r.receive(c, 2), 2)

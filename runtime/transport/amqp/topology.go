@@ -46,38 +46,34 @@ func (t *Transport) declareOne(ctx context.Context, d transport.Declaration) err
 		return t.ensureForeign(ctx, r.queue)
 	}
 	queue, own, err := t.queueOf(ctx, r, d.Group)
-	if err != nil || own {
+	if err != nil {
 		return err
+	}
+	if own {
+		t.o.Log.InfoContext(ctx, "topic has a queue of its own name: it is read from that, by all groups together", "topic", r.topic, "group", d.Group)
+		return nil
 	}
 	return t.ensureQueue(ctx, r, queue)
 }
 
 // queueOf names the queue that a group of a topic reads. A topic with a queue
 // of its own name, as a dead letter has, is read from that, by all groups
-// together; own tells so.
+// together, but for a group that has its queue already; own tells so. It is
+// looked up each time, since a dead letter may be declared after its readers.
 func (t *Transport) queueOf(ctx context.Context, r route, group string) (queue string, own bool, err error) {
 	if r.queue != "" {
 		return r.queue, true, nil
 	}
-	id := groupID{r.topic, group}
-	t.mu.Lock()
-	queue, known := t.queues[id]
-	t.mu.Unlock()
-	if known {
-		return queue, queue == r.topic, nil
-	}
 	queue = queueName(r.topic, group)
-	switch _, err := t.stat(ctx, r.topic); {
-	case err == nil:
-		queue, own = r.topic, true
-		t.o.Log.InfoContext(ctx, "topic has a queue of its own name: it is read from that, by all groups together", "topic", r.topic, "group", group)
-	case code(err) != amqp091.NotFound:
-		return "", false, fmt.Errorf("queue %q: %w", r.topic, explain(err))
+	for _, name := range []string{queue, r.topic} {
+		switch _, err := t.stat(ctx, name); {
+		case err == nil:
+			return name, name == r.topic, nil
+		case !absent(err):
+			return "", false, about("queue", name, err)
+		}
 	}
-	t.mu.Lock()
-	t.queues[id] = queue
-	t.mu.Unlock()
-	return queue, own, nil
+	return queue, false, nil
 }
 
 // stat looks at a queue. The error is the broker's own.
@@ -207,7 +203,7 @@ func about(what, name string, err error) error {
 
 // missing is about for what is not ours to make.
 func missing(what, name string, err error) error {
-	if code(err) == amqp091.NotFound {
+	if absent(err) {
 		return transport.Refuse(fmt.Errorf("%s %q does not exist, and is not to be made here: make it, or write topology: declare and name only what exists under topics", what, name))
 	}
 	return about(what, name, err)

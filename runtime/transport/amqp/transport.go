@@ -32,14 +32,11 @@ type Transport struct {
 	mu        sync.Mutex
 	closed    bool
 	mode      transport.Topology
-	queues    map[groupID]string                    // those found by their topic's own name
 	members   map[*subscription]struct{}            // open
 	deleted   map[string]int                        // how often a queue was gone under its consumer
 	delays    map[string]map[time.Duration]struct{} // delay queues that are there, by queue
 	lookAgain map[string]time.Time                  // for those that are not
 }
-
-type groupID struct{ topic, group string }
 
 var _ transport.Transport = (*Transport)(nil)
 
@@ -51,7 +48,7 @@ func Open(o Options) (*Transport, error) {
 	}
 	t := &Transport{
 		o: o, target: target,
-		queues: make(map[groupID]string), members: make(map[*subscription]struct{}),
+		members: make(map[*subscription]struct{}),
 		deleted: make(map[string]int), lookAgain: make(map[string]time.Time), delays: make(map[string]map[time.Duration]struct{}),
 	}
 	t.control, t.outgoing = newLink(t, "control"), newLink(t, "publish")
