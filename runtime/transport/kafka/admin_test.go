@@ -52,7 +52,7 @@ func TestGroupsListAndDrop(t *testing.T) {
 				at.AddOffset(w.topic+"-other", 0, 0, -1)
 				at.AddOffset(w.topic, 0, 4, -1)
 				at.AddOffset(w.topic, 1, 0, -1)
-				require.NoError(t, w.adm.CommitAllOffsets(within(t), reader, at))
+				eventually(t, "the coordinator knows the new topic", func() bool { return w.adm.CommitAllOffsets(t.Context(), reader, at) == nil })
 
 				got := w.groups(tr, w.topic)
 				require.Len(t, got, 2)

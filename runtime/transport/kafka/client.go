@@ -132,6 +132,8 @@ func hintOf(err error) string {
 		return "the broker does not speak TLS at this port: leave tls out, or name its TLS port"
 	case errors.Is(err, kerr.InconsistentGroupProtocol):
 		return "the members of the group share out partitions in another way: give balancers one that they know too, such as [cooperative-sticky, range], or use another group"
+	case errors.Is(err, kerr.UnreleasedInstanceID):
+		return "another member has this static id, or had it when it was killed: give each worker a name of its own (--instance, LEAT_INSTANCE), or wait for the broker's group.consumer.session.timeout.ms"
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
 		return "the user needs Read on the group"
 	case errors.Is(err, kerr.TopicAuthorizationFailed):

@@ -91,6 +91,9 @@ func (c *consumer) commit(ctx context.Context) error {
 		resp, err := req.RequestWith(ctx, c.cl)
 		if err == nil {
 			last, err = c.heard(resp, what)
+			if errors.Is(last, kerr.UnknownTopicOrPartition) || errors.Is(last, kerr.UnknownTopicID) {
+				c.dropGone(ctx, tries, what)
+			}
 		}
 		switch {
 		case err == nil && last == nil:
@@ -163,7 +166,7 @@ func (c *consumer) heard(resp *kmsg.OffsetCommitResponse, what []said) (wait, er
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
 			switch e := kerr.ErrorForCode(p.ErrorCode); {
-			case e == nil, errors.Is(e, kerr.UnknownTopicID), errors.Is(e, kerr.UnknownTopicOrPartition): // gone: there is nobody to tell
+			case e == nil:
 				for _, w := range what {
 					if w.s.part == p.Partition && (w.s.topic == t.Topic || t.Topic == "" && w.s.id == kadm.TopicID(t.TopicID)) {
 						w.s.told = max(w.s.told, w.changes)
@@ -186,11 +189,39 @@ func (c *consumer) heard(resp *kmsg.OffsetCommitResponse, what []said) (wait, er
 	return wait, err
 }
 
+// goneTries is how often a coordinator may not know a topic before another
+// broker is asked: one that has just begun may know less than all the others.
+const goneTries = 3
+
+// dropGone has no commit wait for topics that are gone, or were made again:
+// there is nobody to tell.
+func (c *consumer) dropGone(ctx context.Context, tries int, what []said) {
+	if tries < goneTries {
+		return
+	}
+	gone := map[string]bool{}
+	for _, w := range what {
+		if _, asked := gone[w.s.topic]; !asked {
+			detail, err := c.t.describe(ctx, w.s.topic)
+			gone[w.s.topic] = errors.Is(err, kerr.UnknownTopicOrPartition) || err == nil && detail.ID != w.s.id
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range what {
+		if gone[w.s.topic] {
+			w.s.told = max(w.s.told, w.changes)
+		}
+	}
+}
+
 // commitPlaces writes down where partitions begin.
 func (c *consumer) commitPlaces(ctx context.Context, at kadm.Offsets) error {
 	if len(at) == 0 {
 		return nil
 	}
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	for tries := 0; ; tries++ {
 		req := c.request()
 		at.Each(func(o kadm.Offset) { add(req, o.Topic, o.TopicID, o.Partition, o.At, o.LeaderEpoch, "") })
@@ -207,8 +238,8 @@ func (c *consumer) commitPlaces(ctx context.Context, at kadm.Offsets) error {
 		if ctx.Err() != nil || !transient(err) {
 			return fmt.Errorf("commit of the first position: %w", err)
 		}
-		if err := pause(ctx, tries); err != nil {
-			return err
+		if pause(waiting, tries) != nil {
+			return fmt.Errorf("commit of the first position: %w", err)
 		}
 	}
 }

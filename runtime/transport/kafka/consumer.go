@@ -58,6 +58,8 @@ type consumer struct {
 	yielding int    // callbacks that want the turn
 	endPoll  func() // ends the poll that waits, if one does
 	err      error  // why the consumer is over
+
+	interrupted bool // the client has lost the group, and not come back yet
 }
 
 var _ transport.Consumer = (*consumer)(nil)

@@ -2,7 +2,6 @@ package kafka_test
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -12,8 +11,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"), // of Sarama
 		goleak.Cleanup(func(code int) {
-			if path, err := binary(); err == nil {
-				_ = os.RemoveAll(filepath.Dir(path)) // the system's folder for what may be left behind
+			if binaryDir != "" {
+				_ = os.RemoveAll(binaryDir) // the system's folder for what may be left behind
 			}
 			os.Exit(code)
 		}),

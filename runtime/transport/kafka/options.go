@@ -161,7 +161,10 @@ func (o *Options) complete() error {
 		bad("no broker is named; write kafka://host:9092")
 	}
 	for _, b := range o.Brokers {
-		if _, port, err := net.SplitHostPort(b); err != nil || port == "" {
+		switch _, port, err := net.SplitHostPort(b); {
+		case strings.Contains(b, "@"): // what stands before it may be a password
+			bad("brokers: one has an @: want host:port alone; a login goes into sasl, username and password")
+		case err != nil || port == "":
 			bad("broker %q: want host:port", b)
 		}
 	}

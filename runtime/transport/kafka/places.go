@@ -40,7 +40,7 @@ func (c *consumer) offsetsFetched(_ context.Context, _ *kgo.Client, resp *kmsg.O
 // assigned finds out where to begin with partitions that have come, and begins
 // to own them. A position that was not committed is, before anything is read.
 func (c *consumer) assigned(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
-	found, err := c.begin(ctx, offsets)
+	found, err := c.settleIn(ctx, offsets)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -51,6 +51,7 @@ func (c *consumer) assigned(ctx context.Context, offsets map[string]map[int32]kg
 		return nil, uncancelled(err)
 	}
 	for topic, ps := range found {
+		clear(offsets[topic])
 		for part, p := range ps {
 			offsets[topic][part] = kgo.NewOffset().At(p.offset).WithEpoch(p.epoch)
 		}
@@ -66,27 +67,55 @@ func uncancelled(err error) error {
 	return err
 }
 
-// begin finds the places of all partitions that have come.
-func (c *consumer) begin(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]place, error) {
+// settleIn finds the places of all partitions that have come. One whose place
+// cannot be known yet is left out, and does not hold up the others.
+func (c *consumer) settleIn(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]place, error) {
 	found := map[string]map[int32]place{}
 	at := kadm.Offsets{}
 	for topic, parts := range offsets {
-		ps, err := c.placesOf(ctx, topic, parts)
+		ps, err := c.placesOf(ctx, topic, parts, at)
 		if err != nil {
 			return nil, fmt.Errorf("position in topic %q: %w", topic, err)
 		}
 		found[topic] = ps
-		for part, p := range ps {
-			if p.moved {
-				at.Add(kadm.Offset{Topic: topic, TopicID: p.id, Partition: part, At: p.offset, LeaderEpoch: p.epoch})
-			}
-		}
 	}
 	if err := c.commitPlaces(ctx, at); err != nil {
 		return nil, err
 	}
 	c.own(found)
+	for topic, ps := range found {
+		if len(ps) > 0 {
+			c.t.noteBegun(topic, c.cfg.Group)
+		}
+		var left []int32
+		for part := range offsets[topic] {
+			if _, begun := ps[part]; !begun {
+				left = append(left, part)
+			}
+		}
+		if len(left) > 0 {
+			c.log.Warn("partitions without a position have no leader: they are read when they have one", "topic", topic, "partitions", left)
+			go c.lookAgain(c.cl.Context(), topic, left) //nolint:contextcheck // it outlives this session of the group
+		}
+	}
 	return found, nil
+}
+
+// lookAgain ends the consumer when one of these partitions can be asked where
+// it begins and ends: whoever supervises it opens it again, and it finds their
+// places.
+func (c *consumer) lookAgain(ctx context.Context, topic string, parts []int32) {
+	for tries := 0; pause(ctx, tries) == nil; tries++ {
+		ends, _ := listed(ctx, c.adm.ListEndOffsets, topic)
+		for _, part := range parts {
+			if _, ok := ends[part]; ok {
+				c.mu.Lock()
+				c.fail(fmt.Errorf("partition %d of topic %q has a leader again: the group is joined anew to read it", part, topic))
+				c.mu.Unlock()
+				return
+			}
+		}
+	}
 }
 
 // own makes the spells.
@@ -102,6 +131,7 @@ func (c *consumer) own(found map[string]map[int32]place) {
 			}
 		}
 		c.remove(old)
+		c.interrupted = false
 	})
 	for _, s := range old {
 		s.a.Revoke()
@@ -129,145 +159,110 @@ func (c *consumer) committed(topic string, id kadm.TopicID, parts map[int32]kgo.
 	return out
 }
 
-// placesOf finds them for the partitions of one topic.
-func (c *consumer) placesOf(ctx context.Context, topic string, parts map[int32]kgo.Offset) (map[int32]place, error) {
+// placesOf finds them for the partitions of one topic, each by itself: one that
+// cannot be asked now begins at its commit, and whether that is in the log is
+// seen when it is fetched. What is to be committed first goes into at.
+func (c *consumer) placesOf(ctx context.Context, topic string, parts map[int32]kgo.Offset, at kadm.Offsets) (map[int32]place, error) {
 	detail, err := c.t.describe(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
-	starts, err := c.adm.ListStartOffsets(ctx, topic)
-	if err == nil {
-		err = starts.Error()
-	}
-	if err != nil {
+	starts, err := listed(ctx, c.adm.ListStartOffsets, topic)
+	if err := lasting(ctx, err); err != nil {
 		return nil, err
 	}
-	ends, err := c.adm.ListEndOffsets(ctx, topic)
-	if err == nil {
-		err = ends.Error()
-	}
-	if err != nil {
+	ends, err := listed(ctx, c.adm.ListEndOffsets, topic)
+	if err := lasting(ctx, err); err != nil {
 		return nil, err
 	}
-	fresh := kadm.Offsets{} // where to begin without a commit; asked for when there is such a partition
 	out := map[int32]place{}
 	for part, f := range c.committed(topic, detail.ID, parts) {
-		start, _ := starts.Lookup(topic, part)
-		end, _ := ends.Lookup(topic, part)
+		if f.offset < 0 {
+			continue
+		}
 		p := place{id: detail.ID, offset: f.offset, epoch: f.epoch}
-		switch {
-		case f.offset < 0:
-			if len(fresh) == 0 {
-				if fresh, err = c.fresh(ctx, topic); err != nil {
-					return nil, err
-				}
-			}
-			o, ok := fresh.Lookup(topic, part)
-			if !ok {
-				return nil, fmt.Errorf("partition %d has no position", part)
-			}
-			p.offset, p.epoch, p.moved = o.At, -1, true
-		case f.offset < start.Offset || f.offset > end.Offset:
-			if p.offset, err = c.outside(topic, part, f.offset, start.Offset, end.Offset); err != nil {
-				return nil, err
-			}
-			p.epoch, p.moved = -1, true
-		default:
-			if a := decodeAhead(f.metadata); a.fits(detail.ID, f.offset) {
-				p.ahead = a
-			}
+		if a := decodeAhead(f.metadata); a.fits(detail.ID, f.offset) {
+			p.ahead = a
 		}
 		out[part] = p
 	}
-	c.t.begin(topic, c.cfg.Group)
-	return out, c.checkEpochs(ctx, topic, out)
-}
-
-// fresh is where a group begins in partitions in which it has no position: at
-// Start if it has none in the whole topic, else at the first message, since
-// such partitions have come later.
-func (c *consumer) fresh(ctx context.Context, topic string) (kadm.Offsets, error) {
-	d := transport.Declaration{Topic: topic, Group: c.cfg.Group, Start: c.cfg.Start}
-	at, err := c.t.beginning(ctx, d)
-	if err != nil {
+	if err := c.check(ctx, topic, out, starts, ends); err != nil {
 		return nil, err
 	}
-	known, err := c.t.hasPosition(ctx, topic, c.cfg.Group)
-	if err != nil || !known || d.Start != transport.StartLatest {
-		return at, err
+	if len(out) < len(parts) {
+		if err := c.beginNew(ctx, topic, detail.ID, parts, out, at); err != nil {
+			return nil, err
+		}
 	}
-	d.Start = transport.StartEarliest
-	return c.t.beginning(ctx, d)
+	for part, p := range out {
+		if p.moved {
+			at.Add(kadm.Offset{Topic: topic, TopicID: p.id, Partition: part, At: p.offset, LeaderEpoch: p.epoch})
+		}
+	}
+	return out, nil
 }
 
-// outside goes by on_out_of_range where the log no longer has a position.
-func (c *consumer) outside(topic string, part int32, at, start, end int64) (int64, error) {
-	to := start
-	switch c.t.o.OnOutOfRange {
-	case rangeFail:
-		return 0, fmt.Errorf("partition %d: the position %d is not in the log, which has %d to %d; set it by hand, or set on_out_of_range to earliest or latest", part, at, start, end)
-	case rangeLatest:
-		to = end
+// lasting is err if it is no matter of partitions that cannot be asked now.
+func lasting(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	gone := max(0, to-at)
-	c.outOfRange.Add(uint64(gone))
-	c.log.Error("position is not in the log any more", "topic", topic, "partition", part, "position", at,
-		"log_start", start, "log_end", end, "goes_on_at", to, "skipped", gone, "on_out_of_range", c.t.o.OnOutOfRange)
-	return to, nil
+	if isPermanent(err) {
+		return err
+	}
+	return nil
 }
 
-// checkEpochs sets a position back to where the log was cut below it, and
-// drops what is said to be done ahead where it was cut below that.
-func (c *consumer) checkEpochs(ctx context.Context, topic string, ps map[int32]place) error {
-	cut, err := c.cuts(ctx, topic, ps, func(p place) (int32, int64) { return p.epoch, p.offset })
+// beginNew adds the places of those parts that are not in out, since they had
+// no position when they came. The group begins at Start if it has none in the
+// whole topic, which then is written down for all partitions, so that no other
+// member takes its own for one that was made later: such are read from their
+// first message.
+func (c *consumer) beginNew(ctx context.Context, topic string, id kadm.TopicID, parts map[int32]kgo.Offset, out map[int32]place, at kadm.Offsets) error {
+	d := transport.Declaration{Topic: topic, Group: c.cfg.Group, Start: c.cfg.Start}
+	fresh, err := c.t.beginning(ctx, d) // before positions, as in declareGroup
+	if err := lasting(ctx, err); err != nil {
+		return err
+	}
+	found, err := positions(ctx, c.adm, topic, c.cfg.Group)
 	if err != nil {
 		return err
 	}
-	for part, end := range cut {
-		p := ps[part]
-		c.log.Error("the log was cut below the position", "topic", topic, "partition", part, "position", p.offset, "goes_on_at", end)
-		p.offset, p.epoch, p.ahead, p.moved = end, -1, nil, true
-		ps[part] = p
-	}
-	cut, err = c.cuts(ctx, topic, ps, func(p place) (int32, int64) {
-		if p.ahead == nil {
-			return -1, 0
-		}
-		return p.ahead.epoch, p.ahead.top
-	})
-	for part := range cut {
-		p := ps[part]
-		c.log.Warn("the log was cut above the position: what was done ahead of it is handled again", "topic", topic, "partition", part, "position", p.offset)
-		p.ahead = nil
-		ps[part] = p
-	}
-	return err
-}
-
-// cuts asks where leader epochs end, and gives those ends that lie below what
-// was read in the epoch.
-func (c *consumer) cuts(ctx context.Context, topic string, ps map[int32]place, read func(place) (epoch int32, to int64)) (map[int32]int64, error) {
-	var ask kadm.OffsetForLeaderEpochRequest
-	for part, p := range ps {
-		if epoch, _ := read(p); epoch >= 0 {
-			ask.Add(topic, part, epoch)
+	last := int32(-1) // with a position
+	for part, o := range found[topic] {
+		if o.At >= 0 {
+			last = max(last, part)
 		}
 	}
-	if len(ask) == 0 {
-		return nil, nil
-	}
-	ends, err := c.adm.OffsetForLeaderEpoch(ctx, ask)
-	if err != nil {
-		return nil, err
-	}
-	cut := map[int32]int64{}
-	for part, end := range ends[topic] {
-		if end.Err != nil {
-			return nil, fmt.Errorf("end of a leader epoch in partition %d: %w", part, end.Err)
-		}
-		if _, to := read(ps[part]); end.EndOffset >= 0 && end.EndOffset < to {
-			cut[part] = end.EndOffset
+	added := fresh
+	if d.Start == transport.StartLatest && last >= 0 {
+		d.Start = transport.StartEarliest
+		added, err = c.t.beginning(ctx, d)
+		if err := lasting(ctx, err); err != nil {
+			return err
 		}
 	}
-	return cut, nil
+	for part := range parts {
+		if _, known := out[part]; known {
+			continue
+		}
+		if o, ok := found.Lookup(topic, part); ok && o.At >= 0 { // by another member, meanwhile
+			out[part] = place{id: id, offset: o.At, epoch: o.LeaderEpoch}
+			continue
+		}
+		from := fresh
+		if part > last {
+			from = added
+		}
+		if o, ok := from.Lookup(topic, part); ok {
+			out[part] = place{id: id, offset: o.At, epoch: -1, moved: true}
+		}
+	}
+	if last < 0 && d.Start == transport.StartLatest {
+		fresh.Each(func(o kadm.Offset) {
+			o.TopicID = id
+			at.Add(o)
+		})
+	}
+	return nil
 }

@@ -38,14 +38,15 @@ func (t *Transport) declareGroup(ctx context.Context, mode transport.Topology, d
 	}
 	switch {
 	case err == nil:
-		t.begin(d.Topic, d.Group)
+		t.noteBegun(d.Topic, d.Group)
 	case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.RebalanceInProgress), errors.Is(err, kerr.StaleMemberEpoch):
 		return nil // the group has members, and only they may set it
 	}
 	return err
 }
 
-// beginning is where a group without a position begins.
+// beginning is where a group without a position begins, in those partitions
+// that can be asked; an error if none can.
 func (t *Transport) beginning(ctx context.Context, d transport.Declaration) (kadm.Offsets, error) {
 	adm, err := t.admin()
 	if err != nil {
@@ -55,16 +56,32 @@ func (t *Transport) beginning(ctx context.Context, d transport.Declaration) (kad
 	if d.Start == transport.StartLatest && !t.hasBegun(d.Topic, d.Group) {
 		list = adm.ListCommittedOffsets
 	}
-	listed, err := list(ctx, d.Topic)
-	if err == nil {
-		err = listed.Error()
-	}
-	if err != nil {
+	found, err := listed(ctx, list, d.Topic)
+	if len(found) == 0 || isPermanent(err) {
 		return nil, err
 	}
 	at := kadm.Offsets{}
-	listed.Each(func(o kadm.ListedOffset) { at.AddOffset(o.Topic, o.Partition, o.Offset, -1) })
+	for part, offset := range found {
+		at.AddOffset(d.Topic, part, offset, -1)
+	}
 	return at, nil
+}
+
+// listed are the offsets of those partitions of a topic that can be asked; the
+// error is why others cannot, such as that they have no leader.
+func listed(ctx context.Context, list func(context.Context, ...string) (kadm.ListedOffsets, error), topic string) (map[int32]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, retryTimeout)
+	defer cancel()
+	found, err := list(ctx, topic)
+	out := map[int32]int64{}
+	for part, o := range found[topic] {
+		if o.Err != nil {
+			err = errors.Join(err, o.Err)
+			continue
+		}
+		out[part] = o.Offset
+	}
+	return out, err
 }
 
 // hasPosition tells whether a group has a position in any partition of a topic.
@@ -76,7 +93,7 @@ func (t *Transport) hasPosition(ctx context.Context, topic, group string) (bool,
 	found, err := positions(ctx, adm, topic, group)
 	for _, o := range found[topic] {
 		if o.At >= 0 {
-			t.begin(topic, group)
+			t.noteBegun(topic, group)
 			return true, nil
 		}
 	}
@@ -95,10 +112,10 @@ func positions(ctx context.Context, adm *kadm.Client, topic, group string) (kadm
 	return found, err
 }
 
-// begin remembers that a group has a position in a topic: if that is gone
+// noteBegun remembers that a group has a position in a topic: if that is gone
 // while this process runs, the topic was made again, and is read from its
 // first message whatever Start says.
-func (t *Transport) begin(topic, group string) {
+func (t *Transport) noteBegun(topic, group string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.begun[source{topic, group}] = true

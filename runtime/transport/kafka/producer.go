@@ -68,6 +68,9 @@ func (p *producer) Publish(ctx context.Context, topic string, msgs ...*message.M
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("publish to %q: %w", topic, err)
 	}
+	if err := transport.CheckName("topic", topic); err != nil {
+		return allFailed(topic, len(msgs), transport.Refuse(err))
+	}
 	settings, err := p.t.settings(ctx, topic)
 	switch {
 	case err == nil:
@@ -146,10 +149,15 @@ func sizeOf(m *message.Message) int64 {
 	return int64(n)
 }
 
-// hopeless tells whether a publish can never succeed. A login that is denied
-// may be mended.
+// hopeless tells whether a publish can never succeed. It has a list of its own,
+// since a message of which this is said becomes a dead letter: what is refused
+// when a worker starts may be an outage later, such as a certificate that has
+// run out, or fewer brokers than a new topic wants copies.
 func hopeless(err error) bool {
-	return (isPermanent(err) || transport.Refused(err)) && !errors.Is(err, kerr.SaslAuthenticationFailed)
+	return slices.ContainsFunc([]error{
+		kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed,
+		kerr.InvalidTopicException, kerr.InvalidConfig, kerr.PolicyViolation,
+	}, func(never error) bool { return errors.Is(err, never) })
 }
 
 func allFailed(topic string, n int, err error) error {

@@ -173,6 +173,7 @@ func (c *consumer) sort(fetches kgo.Fetches) error {
 func (c *consumer) fault(s *spell, topic string, fp *kgo.FetchPartition) error {
 	err := fp.Err
 	loss, isLoss := errors.AsType[*kgo.ErrDataLoss](err)
+	_, isSession := errors.AsType[*kgo.ErrGroupSession](err)
 	large, isLarge := errors.AsType[*kgo.ErrDecompressTooLarge](err)
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errInflated):
@@ -187,6 +188,8 @@ func (c *consumer) fault(s *spell, topic string, fp *kgo.FetchPartition) error {
 		return nil
 	case isLoss:
 		return fmt.Errorf("%w: the position is looked up again", loss)
+	case kerr.IsRetriable(err) && isSession && topic == "":
+		return c.interrupt(err)
 	case kerr.IsRetriable(err) && !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.UnknownTopicID):
 		return nil // the client tries again
 	case topic == "":
@@ -196,6 +199,18 @@ func (c *consumer) fault(s *spell, topic string, fp *kgo.FetchPartition) error {
 	default:
 		return refuse(fmt.Errorf("partition %d of topic %q: %w", fp.Partition, topic, err))
 	}
+}
+
+// interrupt judges an error that has cost the member all partitions, and after
+// which the client joins again by itself. If that ends so too, the consumer
+// does: whoever supervises it tells of the trouble, and tries again. c.mu is held.
+func (c *consumer) interrupt(err error) error {
+	if c.interrupted {
+		return fmt.Errorf("group %q: %w", c.cfg.Group, err)
+	}
+	c.interrupted = true
+	c.log.Warn("the member has lost its partitions: it joins the group again", "error", err.Error())
+	return nil
 }
 
 func (c *consumer) spellOf(topic string, part int32) *spell {

@@ -309,6 +309,7 @@ func TestWrongOptions(t *testing.T) {
 	for want, o := range map[string]kafka.Options{
 		"no broker is named":       {},
 		"want host:port":           {Brokers: []string{"localhost"}},
+		"one has an @":             {Brokers: []string{"bob:hunter2@h:9092"}},
 		"balancer \"fair\"":        {Balancers: []string{"fair"}},
 		"are the broker's":         {GroupProtocol: "consumer", Balancers: []string{"cooperative-sticky"}},
 		"rebalance_drain is":       {RebalanceDrain: time.Hour},
@@ -331,6 +332,7 @@ func TestWrongOptions(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.True(t, transport.Refused(err))
 		require.NotContains(t, err.Error(), "\"p\"")
+		require.NotContains(t, err.Error(), "hunter2")
 	}
 	for url, want := range map[string]string{
 		"http://x":                      "does not begin",

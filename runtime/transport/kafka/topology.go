@@ -184,9 +184,6 @@ func (t *Transport) settings(ctx context.Context, topic string) (topicSettings, 
 	if ok {
 		return known, nil
 	}
-	if err := transport.CheckName("topic", topic); err != nil {
-		return known, transport.Refuse(err)
-	}
 	if mode == "" || mode == transport.TopologyDeclare {
 		if err := t.declareTopic(ctx, transport.TopologyDeclare, transport.Declaration{Topic: topic}); err != nil {
 			return known, refuse(err)

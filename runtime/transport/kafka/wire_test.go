@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -194,6 +195,47 @@ func TestPublishFailures(t *testing.T) {
 			require.NoError(t, p.Publish(within(t), w.topic, message.NewMessage("m", []byte("x"))), "and the next one goes")
 		})
 	}
+}
+
+// TestPublishMeetsAnOutage: what waiting may mend is never permanent, whatever
+// it would be when a worker starts.
+func TestPublishMeetsAnOutage(t *testing.T) {
+	t.Parallel()
+	publish := func(w *world, topic string) (permanent bool) {
+		err := w.producer().Publish(within(w.t), topic, message.NewMessage("m", []byte("x")))
+		require.Error(w.t, err)
+		pe, ok := errors.AsType[*transport.PublishError](err)
+		return ok && pe.Failed[0].Permanent
+	}
+	for code, permanent := range map[*kerr.Error]bool{
+		kerr.InvalidReplicationFactor: false, kerr.InvalidPartitions: false,
+		kerr.TopicAuthorizationFailed: true, kerr.PolicyViolation: true, kerr.InvalidTopicException: true,
+	} {
+		t.Run(code.Message, func(t *testing.T) {
+			t.Parallel()
+			w, cluster := fake(t, 1)
+			cluster.ControlKey(int16(kmsg.CreateTopics), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				req := r.(*kmsg.CreateTopicsRequest) //nolint:forcetypeassert // by its key
+				resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+				st := kmsg.NewCreateTopicsResponseTopic()
+				st.Topic, st.ErrorCode = req.Topics[0].Topic, code.Code
+				resp.Topics = append(resp.Topics, st)
+				return resp, nil, true
+			})
+			require.Equal(t, permanent, publish(w, w.topic+"-new"))
+		})
+	}
+	t.Run("certificate", func(t *testing.T) {
+		t.Parallel()
+		w, _ := fake(t, 1)
+		w.o.Brokers, w.o.TLS = cluster(t, kfake.TLS(newAuthority(t).server())).ListenAddrs(), &kafka.TLS{}
+		require.False(t, publish(w, w.topic))
+	})
+	t.Run("name", func(t *testing.T) {
+		t.Parallel()
+		w, _ := fake(t, 1)
+		require.True(t, publish(w, "no name"))
+	})
 }
 
 // TestDeadLetterTopic: one that is made keeps what it gets.

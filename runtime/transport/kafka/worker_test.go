@@ -27,6 +27,7 @@ var binary = sync.OnceValues(func() (path string, err error) {
 	if err != nil {
 		return "", err
 	}
+	binaryDir = dir
 	path = filepath.Join(dir, "worker")
 	out, err := exec.CommandContext(context.Background(), "go", "build", "-o", path, "../../conformance/internal/testworker").CombinedOutput()
 	if err != nil {
@@ -34,6 +35,9 @@ var binary = sync.OnceValues(func() (path string, err error) {
 	}
 	return path, nil
 })
+
+// binaryDir has it; empty until it is built.
+var binaryDir string
 
 // site is a folder with a worker's file, and the histories of its processes.
 type site struct {
