@@ -141,5 +141,11 @@ func TestIsolationIsReadCommitted(t *testing.T) {
 			return db.QueryRow(t.Context(), tx, by(o, "SELECT current_setting('transaction_isolation')", "SELECT lower(@@tx_isolation)"), nil, &level)
 		}))
 		require.Contains(t, []string{"read committed", "read-committed"}, level)
+		if o.Dialect == sqldb.Postgres { // a batch begins none by name
+			var jit string
+			require.NoError(t, db.Pool.QueryRow(t.Context(), "SELECT current_setting('transaction_isolation'), current_setting('jit')").Scan(&level, &jit))
+			require.Equal(t, "read committed", level)
+			require.Equal(t, "off", jit)
+		}
 	})
 }

@@ -31,7 +31,7 @@ func (s *Server) mysqlConfig(u *url.URL) (*mysql.Config, error) {
 			t = &TLS{}
 		case name == "tls" && (values[0] == "true" || values[0] == "false"):
 		default:
-			return nil, fmt.Errorf("the URL takes no %s=%s: say tls=true, the rest goes into keys of their own", name, values[0])
+			return nil, fmt.Errorf("the URL takes no such %s: say tls=true, the rest goes into keys of their own", name)
 		}
 	}
 	if t != nil {

@@ -6,16 +6,19 @@ import "strings"
 // that this package did not open.
 type Tables struct{ names }
 
-// TablesOf names them. schema is empty but on PostgreSQL, and prefix is leat_
+// TablesOf names them, if the names are legal. schema is empty but on PostgreSQL, and prefix is leat_
 // where it is empty.
-func TablesOf(d Dialect, schema, tablePrefix string) *Tables {
+func TablesOf(d Dialect, schema, tablePrefix string) (*Tables, error) {
 	if tablePrefix == "" {
 		tablePrefix = prefix
+	}
+	if err := checkNames(d, schema, tablePrefix); err != nil {
+		return nil, err
 	}
 	if schema != "" {
 		schema += "."
 	}
-	return &Tables{names{dialect: d, tables: schema + tablePrefix}}
+	return &Tables{names{dialect: d, tables: schema + tablePrefix}}, nil
 }
 
 // NotifySQL is that of [DB.NotifySQL].

@@ -56,6 +56,8 @@ func (s *Server) postgresConfig(u *url.URL) (*pgxpool.Config, error) {
 	if s.Pooler == "" {
 		cc.RuntimeParams["statement_timeout"] = milliseconds(s.StatementTimeout)
 		cc.RuntimeParams["idle_in_transaction_session_timeout"] = milliseconds(idleInTransaction)
+		cc.RuntimeParams["default_transaction_isolation"] = "read committed" // batches begin no transaction by name
+		cc.RuntimeParams["jit"] = "off"                                      // it takes longer than any of our statements
 	} else {
 		cc.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 		cc.StatementCacheCapacity = 0

@@ -158,12 +158,6 @@ func (s *Server) check(d Dialect, u *url.URL) error {
 		return errors.New("the URL names no host: write " + u.Scheme + "://USER@HOST/DATABASE")
 	case s.Database == "":
 		return errors.New("no database is named: write " + u.Scheme + "://USER@HOST/DATABASE, or the key database")
-	case s.Schema != "" && d != Postgres:
-		return errors.New("schema is for PostgreSQL alone: here it is the database that has the tables")
-	case s.Schema != "" && !legalSchema.MatchString(s.Schema):
-		return fmt.Errorf("schema %q: small letters, digits and _ are legal, at most 63, and no digit first", s.Schema)
-	case !legalPrefix.MatchString(s.TablePrefix):
-		return fmt.Errorf("table_prefix %q: small letters, digits and _ are legal, at most 30, and no digit first", s.TablePrefix)
 	case s.PoolSize < 2:
 		return fmt.Errorf("pool_size is %d: want at least 2", s.PoolSize)
 	case s.ConnectTimeout < 0 || s.StatementTimeout < 0:
@@ -172,6 +166,19 @@ func (s *Server) check(d Dialect, u *url.URL) error {
 		return fmt.Errorf("pooler is %q: say %s, or leave it out", s.Pooler, poolerMode)
 	case s.Pooler != "" && d != Postgres:
 		return errors.New("pooler is for PostgreSQL alone")
+	}
+	return checkNames(d, s.Schema, s.TablePrefix)
+}
+
+// checkNames refuses what statements would need quotes for.
+func checkNames(d Dialect, schema, tablePrefix string) error {
+	switch {
+	case schema != "" && d != Postgres:
+		return errors.New("schema is for PostgreSQL alone: here it is the database that has the tables")
+	case schema != "" && !legalSchema.MatchString(schema):
+		return fmt.Errorf("schema %q: small letters, digits and _ are legal, at most 63, and no digit first", schema)
+	case !legalPrefix.MatchString(tablePrefix):
+		return fmt.Errorf("table_prefix %q: small letters, digits and _ are legal, at most 30, and no digit first", tablePrefix)
 	}
 	return nil
 }

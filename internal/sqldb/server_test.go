@@ -31,7 +31,7 @@ func TestServerOptionsRefused(t *testing.T) {
 		"want more than 0":                     {Dialect: sqldb.Postgres, Server: sqldb.Server{URL: pg, ConnectTimeout: -1}},
 		"pooler is \"session\"":                {Dialect: sqldb.Postgres, Server: sqldb.Server{URL: pg, Pooler: "session"}},
 		"pooler is for PostgreSQL alone":       {Dialect: sqldb.MySQL, Server: sqldb.Server{URL: my, Pooler: "transaction"}},
-		"the URL takes no charset=latin1":      {Dialect: sqldb.MySQL, Server: sqldb.Server{URL: my + "?charset=latin1"}},
+		"the URL takes no such charset:":       {Dialect: sqldb.MySQL, Server: sqldb.Server{URL: my + "?charset=latin1"}},
 		"tls.ca: open /none":                   {Dialect: sqldb.MySQL, Server: sqldb.Server{URL: my, TLS: &sqldb.TLS{CA: "/none"}}},
 		"has no PEM certificate":               {Dialect: sqldb.Postgres, Server: sqldb.Server{URL: pg, TLS: &sqldb.TLS{CA: noPEM}}},
 		"cert and key go together":             {Dialect: sqldb.Postgres, Server: sqldb.Server{URL: pg, TLS: &sqldb.TLS{Cert: noPEM}}},
@@ -70,4 +70,26 @@ func TestServerOptionsTaken(t *testing.T) {
 	} {
 		require.NoError(t, o.Validate())
 	}
+}
+
+// A value may be a secret that was put into the wrong place.
+func TestUnknownParameterShowsNoValue(t *testing.T) {
+	t.Parallel()
+	o := sqldb.Options{Dialect: sqldb.MySQL, Server: sqldb.Server{URL: "mysql://db.internal/shop?pasword=sesame"}}
+	err := o.Validate()
+	require.ErrorContains(t, err, "pasword")
+	require.NotContains(t, err.Error(), "sesame")
+}
+
+func TestTablesOfRefused(t *testing.T) {
+	t.Parallel()
+	for _, names := range [][2]string{{"leat; DROP", ""}, {"", "a b"}, {"Shop", ""}, {"", "1_"}} {
+		_, err := sqldb.TablesOf(sqldb.Postgres, names[0], names[1])
+		require.ErrorContains(t, err, "are legal", names)
+	}
+	_, err := sqldb.TablesOf(sqldb.MySQL, "shop", "")
+	require.ErrorContains(t, err, "schema is for PostgreSQL alone")
+	tables, err := sqldb.TablesOf(sqldb.Postgres, "shop", "their_")
+	require.NoError(t, err)
+	require.Equal(t, "shop.their_topics", tables.Table("leat_topics"))
 }

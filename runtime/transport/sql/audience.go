@@ -15,8 +15,7 @@ type audience struct {
 
 	gen    int64
 	groups []int64
-	step   int64 // between the ids of two rows of one INSERT
-	packet int   // bytes of a statement at most; 0: no matter
+	packet int // bytes of a statement at most; 0: no matter
 }
 
 // staleTries bounds how often a publisher learns of another generation in one
@@ -52,7 +51,7 @@ func (p *producer) audience(ctx context.Context, name string) (audience, error) 
 // later one, and left out.
 func findAudience(ctx context.Context, db *database, tx *stdsql.Tx, name string) (audience, error) {
 	tp, err := findTopic(ctx, db, tx, name)
-	a := audience{topic: tp, step: 1}
+	a := audience{topic: tp}
 	if err != nil {
 		return a, err
 	}
@@ -66,7 +65,7 @@ func findAudience(ctx context.Context, db *database, tx *stdsql.Tx, name string)
 		return err
 	})
 	if err == nil && db.Dialect == sqldb.MySQL {
-		err = db.first(ctx, tx, "SELECT @@auto_increment_increment, @@max_allowed_packet", nil, &a.step, &a.packet)
+		err = db.first(ctx, tx, "SELECT @@max_allowed_packet", nil, &a.packet)
 	}
 	return a, err
 }

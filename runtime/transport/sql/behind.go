@@ -92,9 +92,18 @@ func (c *consumer) unheld(ctx context.Context, jobs []*job, found map[int64]*job
 	return nil
 }
 
+// fitting is how many of ids are likely to fit, and one that does not.
+func (b *budget) fitting(ids []int64, found map[int64]*job) int {
+	n := 0
+	for left := b.bytes; n < min(len(ids), b.rows) && left >= 0; n++ {
+		left -= found[ids[n]].s.src.size(b.bytes)
+	}
+	return n
+}
+
 // fetch reads messages by id, until the budget is used up.
 func (c *consumer) fetch(ctx context.Context, ids []int64, found map[int64]*job, b *budget) error {
-	some := ids[:min(len(ids), b.rows)]
+	some := ids[:b.fitting(ids, found)]
 	done := 0
 	err := c.t.d.byID(ctx, c.db, some, func(m *row) (bool, error) {
 		for some[done] < m.id { // no such message
@@ -102,7 +111,10 @@ func (c *consumer) fetch(ctx context.Context, ids []int64, found map[int64]*job,
 			j.orphans = append(j.orphans, some[done])
 			done++
 		}
-		if !b.take(m, found[m.id].s) {
+		j := found[m.id]
+		if int64(m.slot) != j.s.src.id { // another topic's, which a delivery names by mistake
+			j.orphans = append(j.orphans, m.id)
+		} else if !b.take(m, j.s) {
 			return false, nil
 		}
 		done++

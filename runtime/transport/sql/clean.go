@@ -2,6 +2,7 @@ package sql
 
 import (
 	"context"
+	"slices"
 )
 
 // unreadMessage is a condition on m, for databases in which others write
@@ -12,7 +13,10 @@ const unreadMessage = ` NOT EXISTS (SELECT 1 FROM leat_groups g WHERE g.topic_id
   OR EXISTS (SELECT 1 FROM leat_delayed d WHERE d.topic_id = m.topic_id AND d.group_id = g.id AND d.part = m.part AND d.id = m.id%[1]s)
   OR (g.fill_from < m.id AND g.fill_to >= m.id AND m.gen < g.gen))%[1]s)`
 
-const uncleanMost = 100_000 // ids; what is beyond goes with its topic's retention
+const (
+	uncleanMost = 100_000 // ids; what is beyond goes with its topic's retention
+	cleanBatch  = 2000    // ids in one transaction
+)
 
 // audience is what is known of who reads a source's topic: the generation, and
 // whether ours is its only group.
@@ -40,25 +44,57 @@ func (c *consumer) survey(ctx context.Context, src *source) error {
 // the commit of that. What fails is tried again with the next ones. It holds
 // the gate, as publishers do, so that it cannot overlook a group that comes.
 func (c *consumer) clean(ctx context.Context, src *source, ids []int64) {
-	src.unclean = append(src.unclean, ids...)
-	if over := len(src.unclean) - uncleanMost; over > 0 {
-		src.unclean = src.unclean[over:]
+	if !c.toClean(src, ids) {
+		return
 	}
-	for range 2 {
-		if len(src.unclean) == 0 {
+	for surveyed := false; ; {
+		some := c.nextToClean(src)
+		if len(some) == 0 {
 			return
 		}
 		gen, _ := c.audience(src)
-		known, err := c.t.d.clean(ctx, c.db, src.topic, gen, src.unclean)
+		known, err := c.t.d.clean(ctx, c.db, src.topic, gen, some)
 		if err == nil && known {
-			src.unclean = src.unclean[:0]
-			return
+			continue
 		}
-		if err == nil {
-			err = c.survey(ctx, src)
-		}
-		if err != nil {
+		c.again(src, some)
+		if err != nil || surveyed || c.survey(ctx, src) != nil {
+			c.mu.Lock()
+			src.cleaning = false
+			c.mu.Unlock()
 			return // who settles or reads next meets it too
 		}
+		surveyed = true
 	}
+}
+
+// toClean adds ids, and tells whether nobody is cleaning yet: else that one
+// goes on with these. The keeper settles too, and must not wait.
+func (c *consumer) toClean(src *source, ids []int64) bool {
+	c.again(src, ids)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	busy := src.cleaning
+	src.cleaning = true
+	return !busy
+}
+
+func (c *consumer) again(src *source, ids []int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	src.unclean = append(src.unclean, ids...)
+	if over := len(src.unclean) - uncleanMost; over > 0 {
+		src.unclean = slices.Delete(src.unclean, 0, over)
+	}
+}
+
+// nextToClean takes some ids out. Where there are none, cleaning is over.
+func (c *consumer) nextToClean(src *source) []int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(len(src.unclean), cleanBatch)
+	some := slices.Clone(src.unclean[:n])
+	src.unclean = slices.Delete(src.unclean, 0, n)
+	src.cleaning = n > 0
+	return some
 }

@@ -27,6 +27,7 @@ type consumer struct {
 	spells   []*spell
 	scanning bool
 	failure  error // ends Receive
+	left     bool  // and the membership is kept
 	orphans  map[*spell][]int64
 	turn     int // the partition the next scan begins with
 
@@ -52,8 +53,9 @@ const (
 )
 
 // OpenConsumer joins the group and takes its share of the partitions, as far
-// as they are free.
-func (t *Transport) OpenConsumer(ctx context.Context, cfg transport.ConsumerConfig) (transport.Consumer, error) {
+// as they are free. After a consumer of this name and group has lost the
+// database, that is still its member.
+func (t *Transport) OpenConsumer(ctx context.Context, cfg transport.ConsumerConfig) (_ transport.Consumer, err error) {
 	if len(cfg.Topics) == 0 || cfg.Group == "" {
 		return nil, transport.Refuse(fmt.Errorf("consumer %q needs a topic and a group", cfg.Name))
 	}
@@ -74,6 +76,14 @@ func (t *Transport) OpenConsumer(ctx context.Context, cfg transport.ConsumerConf
 		t: t, db: db, cfg: cfg, session: uuid.NewString(), orphans: map[*spell][]int64{},
 		rescanned: time.Now(), fullRescan: time.Now(),
 		watch: t.d.watcher(), look: make(chan struct{}, 1), act: make(chan struct{}, 1), kept: make(chan struct{}),
+	}
+	if before := t.lost.take(cfg); before != nil {
+		c.session = before.session
+		defer func() {
+			if err != nil {
+				t.lost.leave(before)
+			}
+		}()
 	}
 	for _, name := range cfg.Topics {
 		tp, err := findTopic(ctx, db, nil, name)
@@ -113,6 +123,15 @@ func (c *consumer) start(ctx context.Context) {
 
 // Receive reads what is published, by this process or another.
 func (c *consumer) Receive(ctx context.Context, limit int, maxBytes int64) ([]*transport.Delivery, error) {
+	ds, err := c.receive(ctx, limit, maxBytes)
+	var need transport.NeedBytes
+	if err != nil && ctx.Err() == nil && !errors.As(err, &need) {
+		c.fail(err)
+	}
+	return ds, err
+}
+
+func (c *consumer) receive(ctx context.Context, limit int, maxBytes int64) ([]*transport.Delivery, error) {
 	for interval := time.Duration(0); ; {
 		if err := c.failed(ctx); err != nil {
 			return nil, err
@@ -219,6 +238,9 @@ func (c *consumer) pause(a *transport.Assignment, paused bool) {
 	for _, s := range c.spells {
 		if s.a == a {
 			s.paused = paused
+			if !paused {
+				s.lookBack(s.floor) // what commits late was not looked for
+			}
 		}
 	}
 	c.mu.Unlock()
@@ -244,13 +266,35 @@ func (c *consumer) lose(lost func(*spell) bool) {
 	}
 }
 
-// Close gives all partitions back at once.
+// Close gives all partitions back at once, unless Receive has failed: then they
+// are kept for the same consumer to be opened again, or until the transport is
+// closed or the leases run out.
 func (c *consumer) Close(ctx context.Context) error {
 	c.stop()
 	<-c.kept
 	c.watchdog.Stop()
 	c.unwake()
-	c.fail(fmt.Errorf("consumer %q: %w", c.cfg.Name, transport.ErrClosed))
-	c.lose(func(*spell) bool { return true })
+	if c.leaves() {
+		return nil
+	}
 	return c.resign(ctx)
+}
+
+// leaves ends the consumer, and tells whether its membership is kept.
+func (c *consumer) leaves() bool {
+	c.lose(func(*spell) bool { return true })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failure == nil {
+		c.failure = fmt.Errorf("consumer %q: %w", c.cfg.Name, transport.ErrClosed)
+		poke(c.look)
+	}
+	if errors.Is(c.failure, transport.ErrClosed) || errors.Is(c.failure, transport.ErrFenced) {
+		return false
+	}
+	if !c.left {
+		c.left = true
+		c.t.lost.leave(c)
+	}
+	return true
 }

@@ -33,7 +33,8 @@ type dialect interface {
 	// forward gives the messages above the cursors of jobs, up to their limits,
 	// in order of ids for each, with the job's index as slot, until fn says false.
 	forward(ctx context.Context, db *database, jobs []*job, fn func(*row) (bool, error)) error
-	// byID gives messages in the order of ids, as slot 0, until fn says false.
+	// byID gives messages in the order of ids, with the topic of each as slot,
+	// until fn says false.
 	byID(ctx context.Context, db *database, ids []int64, fn func(*row) (bool, error)) error
 	// behind gives for each job the ids from back up to the cursor, at most limit.
 	behind(ctx context.Context, db *database, jobs []*job, limit int) ([][]int64, error)
@@ -58,11 +59,10 @@ type dialect interface {
 	// topics are missing and may not be made; their messages are left out.
 	insert(ctx context.Context, p *producer, next func() []*publication) (missing map[string]error, err error)
 
-	// deleteRows deletes rows of a partition from a table, and deleteMessages
-	// messages, by their ids: in their order, and looking at no others, which may
-	// be locked. Arguments: ids as list encodes them, then topic, group, part.
+	// deleteRows deletes rows of a partition from a table, by their ids: in their
+	// order, and looking at no others, which may be locked. Arguments: ids as list
+	// encodes them, then topic, group, part.
 	deleteRows(table string) string
-	deleteMessages() string
 	list(ids []int64) any
 	// deleteSome deletes rows of a table. Arguments: topic, group, how many at most.
 	deleteSome(table string) string

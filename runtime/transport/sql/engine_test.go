@@ -3,6 +3,7 @@ package sql_test
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"testing"
 	"time"
 
@@ -51,6 +52,7 @@ func engine(kind, serverURL string, own *brokertest.Brokers) conformance.Options
 			return b
 		},
 		Worker:   "../../conformance/internal/testworker",
+		Short:    true, // LEAT_SOAK has more
 		Takeover: lease + lease/2,
 	}
 	if own == nil {
@@ -59,15 +61,25 @@ func engine(kind, serverURL string, own *brokertest.Brokers) conformance.Options
 	return o
 }
 
-// TestEngine_postgres has the engine, and workers that are stopped and killed.
+// TestEngine_postgres has the engine, and workers that are stopped and killed, at
+// length: package conformance has the short form of the same.
 func TestEngine_postgres(t *testing.T) {
 	t.Parallel()
+	soaks(t)
 	conformance.Run(t, engine("postgres", brokertest.URL(t, "postgres"), nil))
 }
 
 func TestEngine_mysql(t *testing.T) {
 	t.Parallel()
+	soaks(t)
 	conformance.Run(t, engine("mysql", brokertest.URL(t, "mariadb"), nil))
+}
+
+func soaks(t *testing.T) {
+	t.Helper()
+	if os.Getenv(killsSoak) == "" {
+		t.Skip("it takes long: LEAT_SOAK=1 has it")
+	}
 }
 
 // TestEngine_own has servers that are stopped, killed and frozen meanwhile.

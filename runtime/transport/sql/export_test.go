@@ -2,6 +2,11 @@ package sql
 
 import (
 	"context"
+	stdsql "database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/leat-io/leat/runtime/transport"
 )
@@ -27,6 +32,9 @@ func Kill(c transport.Consumer) {
 	k.watchdog.Stop()
 	k.unwake()
 }
+
+// Lose has a consumer's Receive fail as if the database were lost.
+func Lose(c transport.Consumer) { c.(*consumer).fail(errors.New("the database is lost")) }
 
 // LateCommits has t read as from a database whose rows may become visible late.
 func LateCommits(t *Transport) { t.d = lateSQLite{} }
@@ -107,3 +115,65 @@ func (d shiftedMySQL) clock() string {
 
 // Retries counts transactions that were run again after a conflict.
 func Retries(c transport.Consumer) int64 { return c.(*consumer).db.Retries() }
+
+// CountRows counts the rows of messages that t has the database send, whether
+// or not anybody takes them.
+func CountRows(t *Transport) *atomic.Int64 {
+	n := &atomic.Int64{}
+	t.d = counting{t.d, n}
+	return n
+}
+
+type counting struct {
+	dialect
+
+	n *atomic.Int64
+}
+
+func (d counting) forward(ctx context.Context, db *database, jobs []*job, fn func(*row) (bool, error)) error {
+	return d.dialect.forward(ctx, db, jobs, d.all(fn))
+}
+
+func (d counting) byID(ctx context.Context, db *database, ids []int64, fn func(*row) (bool, error)) error {
+	return d.dialect.byID(ctx, db, ids, d.all(fn))
+}
+
+// all goes on where fn has ended.
+func (d counting) all(fn func(*row) (bool, error)) func(*row) (bool, error) {
+	more := true
+	return func(m *row) (_ bool, err error) {
+		d.n.Add(1)
+		if more {
+			more, err = fn(m)
+		}
+		return true, err
+	}
+}
+
+// SetStep has the ids of one INSERT be step apart on all connections of t that
+// are there, and no others.
+func SetStep(ctx context.Context, t *Transport, step int) error {
+	var conns []*stdsql.Conn
+	for range t.db.Writer.Stats().OpenConnections {
+		conn, err := t.db.Writer.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		conns = append(conns, conn)
+		if _, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION auto_increment_increment = %d", step)); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, conn := range conns {
+		errs = append(errs, conn.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Dead tells whether a consumer with a lease takes another for dead that is
+// seen as it was first, with left of its lease, for so long.
+func Dead(lease, left, since time.Duration) bool {
+	sh := &share{c: &consumer{t: &Transport{o: settings{lease: lease}}}}
+	return sh.dead(left.Microseconds(), &sighting{left: left, since: time.Now().Add(-since)})
+}

@@ -57,9 +57,7 @@ func (p *producer) insert(ctx context.Context, tx *stdsql.Tx, batch []*publicati
 			continue
 		}
 		for _, m := range pub.msgs {
-			key := m.Metadata[transport.KeyHeader]
-			args = append(args, tp.id, p.partition(key, tp.partitions), exact(m.UUID), exact(key),
-				textOf(encodeHeaders(m.Metadata, key)), payload(m.Payload), now)
+			args = append(args, tp.id, p.partition(m.key, tp.partitions), exact(m.id), exact(m.key), textOf(m.headers), payload(m.payload), now)
 			if rows++; rows == insertRows {
 				if err := flush(); err != nil {
 					return nil, err

@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	renewals  = 5                     // in one lease
-	hungry    = 5                     // times as often while we have less than our share
-	safety    = 10                    // part of a lease by which ours ends early
-	dueSpaced = 20 * time.Millisecond // between two rounds of putting delayed rows back
+	renewals        = 5                     // in one lease
+	hungry          = 5                     // times as often while we have less than our share
+	maxForeignLease = time.Minute           // that another member is believed to have
+	safety          = 10                    // part of a lease by which ours ends early
+	dueSpaced       = 20 * time.Millisecond // between two rounds of putting delayed rows back
 )
 
 // keep renews leases, shares partitions out, hands them over, and puts delayed
@@ -38,21 +39,20 @@ func (c *consumer) keep(ctx context.Context) {
 		case <-c.act:
 		case <-timer.C:
 		}
+		if began := time.Now(); !began.Before(next) { // first: the rest may take as long as leases last
+			if err := c.tick(ctx); err != nil && ctx.Err() == nil && !c.passing(err) {
+				c.fail(err)
+				return
+			}
+			next = began.Add(every) // a tick that takes long must not put the next one off
+			if c.starving() {
+				next = time.Now().Add(every / hungry)
+			}
+		}
 		c.handOver(ctx)
 		c.bury(ctx)
 		c.putBack(ctx)
 		c.fillIn(ctx)
-		if time.Now().Before(next) {
-			continue
-		}
-		if err := c.tick(ctx); err != nil && ctx.Err() == nil && !c.passing(err) {
-			c.fail(err)
-			return
-		}
-		next = time.Now().Add(every)
-		if c.starving() {
-			next = time.Now().Add(every / hungry)
-		}
 	}
 }
 

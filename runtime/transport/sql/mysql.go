@@ -49,7 +49,7 @@ func (mysql) forward(ctx context.Context, db *database, jobs []*job, fn func(*ro
 		if slot > 0 {
 			b.WriteString(" UNION ALL ")
 		}
-		fmt.Fprintf(&b, "(SELECT %d, d.id, %s FROM %s d FORCE INDEX (PRIMARY) LEFT JOIN %s m ON m.id = d.id"+
+		fmt.Fprintf(&b, "(SELECT %d, d.id, %s FROM %s d FORCE INDEX (PRIMARY) LEFT JOIN %s m ON m.id = d.id AND m.topic_id = d.topic_id"+
 			" WHERE d.topic_id = %d AND d.group_id = %d AND d.part = %d AND d.id > %d ORDER BY d.id LIMIT %d)",
 			slot, messageMySQL, deliveriesMark, messagesMark, j.s.src.id, j.s.src.group, j.s.part, j.cursor, j.limit)
 	}
@@ -57,7 +57,7 @@ func (mysql) forward(ctx context.Context, db *database, jobs []*job, fn func(*ro
 }
 
 func (mysql) byID(ctx context.Context, db *database, ids []int64, fn func(*row) (bool, error)) error {
-	return messagesOf(ctx, db, "SELECT 0, m.id, "+messageMySQL+" FROM "+messagesMark+" m WHERE m.id IN ("+joined(ids)+") ORDER BY m.id", fn)
+	return messagesOf(ctx, db, "SELECT m.topic_id, m.id, "+messageMySQL+" FROM "+messagesMark+" m WHERE m.id IN ("+joined(ids)+") ORDER BY m.id", fn)
 }
 
 // Marks stand for table names in texts of which there are too many to be kept.
@@ -128,7 +128,7 @@ func (d mysql) settle(ctx context.Context, c *consumer, src *source, ws []*work)
 			return err
 		}
 		if alone {
-			if alone, err = atGate(ctx, c.db, tx, src.topic, gen); err != nil {
+			if alone, _, err = atGate(ctx, c.db, tx, src.topic, gen); err != nil {
 				return err
 			}
 		}
@@ -136,7 +136,7 @@ func (d mysql) settle(ctx context.Context, c *consumer, src *source, ws []*work)
 			left = acked
 			return nil
 		}
-		_, err = c.db.exec(ctx, tx, d.deleteMessages(), d.list(acked))
+		_, err = c.db.exec(ctx, tx, deleteMessagesMySQL, d.list(acked), src.id)
 		return err
 	})
 	if err == nil && len(left) > 0 {
@@ -145,16 +145,21 @@ func (d mysql) settle(ctx context.Context, c *consumer, src *source, ws []*work)
 	return lost, err
 }
 
+// sharedFreeMySQL ends a SELECT that shares rows and leaves out those that
+// others have locked. MariaDB reads the first comment, MySQL 8 the second.
+const sharedFreeMySQL = " /*M! LOCK IN SHARE MODE SKIP LOCKED */ /*!80001 FOR SHARE SKIP LOCKED */"
+
 // atGate takes a share of the gate of a generation, and tells whether that is
-// the topic's still.
-func atGate(ctx context.Context, db *database, tx *stdsql.Tx, tp topic, gen int64) (bool, error) {
+// the topic's still, and by how much the ids of one INSERT differ here: each
+// connection has a setting of its own.
+func atGate(ctx context.Context, db *database, tx *stdsql.Tx, tp topic, gen int64) (current bool, step int64, err error) {
 	now, at := int64(-1), int64(-1)
-	err := db.first(ctx, tx, "SELECT gen FROM leat_gates WHERE topic_id = ? AND gen = ? LOCK IN SHARE MODE SKIP LOCKED", []any{tp.id, gen}, &at)
+	err = db.first(ctx, tx, "SELECT gen, @@auto_increment_increment FROM leat_gates WHERE topic_id = ? AND gen = ?"+sharedFreeMySQL, []any{tp.id, gen}, &at, &step)
 	if err != nil || at != gen {
-		return false, err
+		return false, 0, err
 	}
 	err = db.first(ctx, tx, "SELECT gen FROM leat_topics WHERE id = ?", []any{tp.id}, &now)
-	return now == gen, err
+	return now == gen, step, err
 }
 
 // clean looks without locks which messages nobody waits for: one statement for
@@ -162,11 +167,11 @@ func atGate(ctx context.Context, db *database, tx *stdsql.Tx, tp topic, gen int6
 func (d mysql) clean(ctx context.Context, db *database, tp topic, gen int64, ids []int64) (known bool, err error) {
 	err = db.InTx(ctx, func(tx *stdsql.Tx) error {
 		var err error
-		if known, err = atGate(ctx, db, tx, tp, gen); err != nil || !known {
+		if known, _, err = atGate(ctx, db, tx, tp, gen); err != nil || !known {
 			return err
 		}
 		var unread []int64
-		err = db.each(ctx, tx, "SELECT m.id FROM leat_messages m WHERE "+d.in("m.id")+" AND"+d.unread()+" ORDER BY m.id", []any{d.numbers(ids)}, func(r *stdsql.Rows) error {
+		err = db.each(ctx, tx, "SELECT m.id FROM leat_messages m WHERE "+d.in("m.id")+" AND m.topic_id = ? AND"+d.unread()+" ORDER BY m.id", []any{d.numbers(ids), tp.id}, func(r *stdsql.Rows) error {
 			var id int64
 			err := r.Scan(&id)
 			unread = append(unread, id)
@@ -175,7 +180,7 @@ func (d mysql) clean(ctx context.Context, db *database, tp topic, gen int64, ids
 		if err != nil || len(unread) == 0 {
 			return err
 		}
-		_, err = db.exec(ctx, tx, d.deleteMessages(), d.list(unread))
+		_, err = db.exec(ctx, tx, deleteMessagesMySQL, d.list(unread), tp.id)
 		return err
 	})
 	return known, err
@@ -193,8 +198,6 @@ func (mysql) deleteRows(table string) string {
 	return "DELETE t" + idsMySQL + table + " t ON t.topic_id = ? AND t.group_id = ? AND t.part = ? AND t.id = ids.id"
 }
 
-func (mysql) deleteMessages() string {
-	return "DELETE m" + idsMySQL + "leat_messages m ON m.id = ids.id"
-}
+const deleteMessagesMySQL = "DELETE m" + idsMySQL + "leat_messages m ON m.id = ids.id AND m.topic_id = ?"
 
 func (mysql) list(ids []int64) any { return "[" + joined(ids) + "]" }

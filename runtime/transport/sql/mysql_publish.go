@@ -44,7 +44,7 @@ func (d mysql) insert(ctx context.Context, p *producer, next func() []*publicati
 		err := p.db.InTx(ctx, func(tx *stdsql.Tx) error {
 			stale = ""
 			for _, name := range order {
-				ok, err := atGate(ctx, p.db, tx, topics[name].topic, topics[name].gen)
+				ok, step, err := atGate(ctx, p.db, tx, topics[name].topic, topics[name].gen)
 				if err != nil {
 					return err
 				}
@@ -52,7 +52,7 @@ func (d mysql) insert(ctx context.Context, p *producer, next func() []*publicati
 					stale = name
 					return errStale
 				}
-				if err := d.insertTopic(ctx, p, tx, topics[name], batch); err != nil {
+				if err := d.insertTopic(ctx, p, tx, topics[name], step, batch); err != nil {
 					return err
 				}
 			}
@@ -66,15 +66,14 @@ func (d mysql) insert(ctx context.Context, p *producer, next func() []*publicati
 	return nil, errStale
 }
 
-func (d mysql) insertTopic(ctx context.Context, p *producer, tx *stdsql.Tx, tp audience, batch []*publication) error {
-	w := &writerMySQL{db: p.db, tx: tx, topic: tp}
+func (d mysql) insertTopic(ctx context.Context, p *producer, tx *stdsql.Tx, tp audience, step int64, batch []*publication) error {
+	w := &writerMySQL{db: p.db, tx: tx, topic: tp, step: step}
 	for _, pub := range batch {
 		if pub.topic != tp.name {
 			continue
 		}
 		for _, m := range pub.msgs {
-			key := m.Metadata[transport.KeyHeader]
-			if err := w.add(ctx, p.partition(key, tp.partitions), m.UUID, key, encodeHeaders(m.Metadata, key), m.Payload); err != nil {
+			if err := w.add(ctx, p.partition(m.key, tp.partitions), m.id, m.key, m.headers, m.payload); err != nil {
 				return err
 			}
 		}
@@ -87,6 +86,7 @@ type writerMySQL struct {
 	db    *database
 	tx    *stdsql.Tx
 	topic audience
+	step  int64 // between the ids of two rows of one INSERT of tx
 
 	parts []int64
 	args  []any
@@ -129,7 +129,7 @@ func (w *writerMySQL) flush(ctx context.Context) error {
 			if i+j > 0 {
 				b.WriteByte(',')
 			}
-			writeNumbers(&b, w.topic.id, group, part, id+int64(i)*w.topic.step)
+			writeNumbers(&b, w.topic.id, group, part, id+int64(i)*w.step)
 		}
 	}
 	w.parts, w.args, w.bytes = w.parts[:0], w.args[:0], 0

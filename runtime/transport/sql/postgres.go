@@ -35,7 +35,7 @@ const forwardPostgres = `SELECT s.slot, d.id, m.published_at, m.uuid, m.key, m.h
  FROM unnest(?::int4[], ?::int4[], ?::int4[], ?::int2[], ?::int8[], ?::int4[]) AS s(slot, topic_id, group_id, part, above, most)
  CROSS JOIN LATERAL (SELECT d.id FROM leat_deliveries d
   WHERE d.topic_id = s.topic_id AND d.group_id = s.group_id AND d.part = s.part AND d.id > s.above ORDER BY d.id LIMIT s.most) d
- LEFT JOIN LATERAL (SELECT m.published_at, m.uuid, m.key, m.headers, m.payload FROM leat_messages m WHERE m.id = d.id OFFSET 0) m ON true`
+ LEFT JOIN LATERAL (SELECT m.published_at, m.uuid, m.key, m.headers, m.payload FROM leat_messages m WHERE m.id = d.id AND m.topic_id = s.topic_id OFFSET 0) m ON true`
 
 // ranges are partitions to read, a column each.
 type ranges struct {
@@ -62,7 +62,7 @@ func (postgres) forward(ctx context.Context, db *database, jobs []*job, fn func(
 	return rowsOf(ctx, db, forwardPostgres, fn, r.slots, r.topics, r.groups, r.parts, r.low, most)
 }
 
-const byIDPostgres = `SELECT 0, m.id, m.published_at, m.uuid, m.key, m.headers, m.payload FROM leat_messages m WHERE m.id = ANY(?) ORDER BY m.id`
+const byIDPostgres = `SELECT m.topic_id, m.id, m.published_at, m.uuid, m.key, m.headers, m.payload FROM leat_messages m WHERE m.id = ANY(?) ORDER BY m.id`
 
 func (postgres) byID(ctx context.Context, db *database, ids []int64, fn func(*row) (bool, error)) error {
 	return rowsOf(ctx, db, byIDPostgres, fn, ids)
@@ -159,7 +159,5 @@ func (postgres) deleteSome(table string) string {
 func (d postgres) deleteRows(table string) string {
 	return "DELETE FROM " + table + " WHERE " + d.in("id") + " AND topic_id = ? AND group_id = ? AND part = ?"
 }
-
-func (d postgres) deleteMessages() string { return "DELETE FROM leat_messages WHERE " + d.in("id") }
 
 func (d postgres) list(ids []int64) any { return d.numbers(ids) }

@@ -90,10 +90,9 @@ func (d postgres) columns(ctx context.Context, p *producer, batch []*publication
 		}
 		c.pubs = append(c.pubs, pub)
 		for _, m := range pub.msgs {
-			key := m.Metadata[transport.KeyHeader]
-			c.parts = append(c.parts, int32(p.partition(key, c.topic.partitions))) //nolint:gosec // at most maxPartitions
-			c.ids, c.keys = append(c.ids, bytesOf(m.UUID)), append(c.keys, bytesOf(key))
-			c.headers, c.payload = append(c.headers, encodeHeaders(m.Metadata, key)), append(c.payload, m.Payload)
+			c.parts = append(c.parts, int32(p.partition(m.key, c.topic.partitions))) //nolint:gosec // at most maxPartitions
+			c.ids, c.keys = append(c.ids, bytesOf(m.id)), append(c.keys, bytesOf(m.key))
+			c.headers, c.payload = append(c.headers, m.headers), append(c.payload, m.payload)
 		}
 	}
 	return all, nil

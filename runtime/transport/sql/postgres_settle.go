@@ -21,7 +21,7 @@ const ownedPostgres = `WITH f AS MATERIALIZED (SELECT p.part FROM leat_partition
 const settlePostgres = ownedPostgres + `, d AS (DELETE FROM leat_deliveries WHERE topic_id = ?4 AND group_id = ?1
   AND part = ANY(ARRAY(SELECT part FROM f)) AND id = ANY(?5::int8[]) RETURNING id),
  t AS MATERIALIZED (SELECT ?7 AND gen = ?8 AS alone FROM leat_topics WHERE id = ?4),
- m AS (DELETE FROM leat_messages WHERE id = ANY(ARRAY(SELECT d.id FROM d, t WHERE t.alone AND d.id = ANY(?6::int8[]))))
+ m AS (DELETE FROM leat_messages WHERE topic_id = ?4 AND id = ANY(ARRAY(SELECT d.id FROM d, t WHERE t.alone AND d.id = ANY(?6::int8[]))))
  SELECT ARRAY(SELECT part FROM f)::int8[], (SELECT alone FROM t)`
 
 const gateSharedPostgres = "SELECT pg_try_advisory_xact_lock_shared(?)"
@@ -126,9 +126,9 @@ func (t *statesPostgres) queue(c *consumer, b *pgx.Batch, src *source, parts []i
 }
 
 // cleanPostgres takes locks in one order, and leaves out what another cleaner has.
-const cleanPostgres = `WITH t AS MATERIALIZED (SELECT gen = ? AS known FROM leat_topics WHERE id = ?),
+const cleanPostgres = `WITH t AS MATERIALIZED (SELECT gen = ?1 AS known FROM leat_topics WHERE id = ?2),
  d AS (DELETE FROM leat_messages WHERE id = ANY(ARRAY(SELECT m.id FROM leat_messages m, t
-  WHERE t.known AND m.id = ANY(?::int8[]) AND %s ORDER BY m.id FOR UPDATE OF m SKIP LOCKED)))
+  WHERE t.known AND m.id = ANY(?3::int8[]) AND m.topic_id = ?2 AND %s ORDER BY m.id FOR UPDATE OF m SKIP LOCKED)))
  SELECT coalesce((SELECT known FROM t), true)`
 
 func (d postgres) clean(ctx context.Context, db *database, tp topic, gen int64, ids []int64) (known bool, err error) {

@@ -39,13 +39,20 @@ type producer struct {
 	topics map[string]audience // by name
 }
 
-// publication is one call of Publish.
+// publication is one call of Publish. It has nothing of the caller's that may
+// change: a call that has ended may be under way still.
 type publication struct {
 	topic string
-	msgs  []*message.Message
+	msgs  []outgoing
 	at    []int // their places in what was to be published
 	bytes int
 	done  chan error
+}
+
+// outgoing is a message as it is stored.
+type outgoing struct {
+	id, key          string
+	headers, payload []byte
 }
 
 var _ transport.Producer = (*producer)(nil)
@@ -83,7 +90,9 @@ func (p *producer) Publish(ctx context.Context, topicName string, msgs ...*messa
 			failed = append(failed, transport.PublishFailure{Index: i, Err: fmt.Errorf("message has %d bytes, at most %d can be stored", n, maxMessage), Permanent: true})
 			continue
 		}
-		pub.msgs, pub.at = append(pub.msgs, m), append(pub.at, i)
+		key := m.Metadata[transport.KeyHeader]
+		pub.msgs = append(pub.msgs, outgoing{m.UUID, key, encodeHeaders(m.Metadata, key), m.Payload})
+		pub.at = append(pub.at, i)
 		pub.bytes += n
 	}
 	if len(pub.msgs) > 0 {
@@ -240,7 +249,7 @@ func (p *producer) apart(ctx context.Context, batch []*publication, err error) {
 	for _, pub := range batch {
 		var failed []transport.PublishFailure
 		for i, m := range pub.msgs {
-			one := &publication{topic: pub.topic, msgs: []*message.Message{m}}
+			one := &publication{topic: pub.topic, msgs: []outgoing{m}}
 			if len(batch) > 1 || len(pub.msgs) > 1 {
 				var missing map[string]error
 				missing, err = p.t.d.insert(ctx, p, func() []*publication { return []*publication{one} })

@@ -82,8 +82,9 @@ func (t Tables) within(ctx context.Context, tx any) (*inside, error) {
 			return nil, err
 		}
 	}
-	in.tables = sqldb.TablesOf(in.dialect, schema, t.Prefix)
-	return in, nil
+	var err error
+	in.tables, err = sqldb.TablesOf(in.dialect, schema, t.Prefix)
+	return in, err
 }
 
 // recognise asks what every server answers, whose transactions an error would
@@ -118,7 +119,7 @@ func (in *inside) first(ctx context.Context, query string, args []any, dest ...a
 }
 
 func (in *inside) publish(ctx context.Context, topicName string, msgs []*message.Message) error {
-	a := audience{topic: topic{name: topicName}, step: 1}
+	a := audience{topic: topic{name: topicName}}
 	find := "SELECT id, uid, partitions"
 	if in.dialect.Server() {
 		find += ", gen"
@@ -150,6 +151,9 @@ func (in *inside) publish(ctx context.Context, topicName string, msgs []*message
 func (in *inside) enter(ctx context.Context, a *audience) (bool, error) {
 	known := "SELECT id FROM leat_groups WHERE topic_id = ?"
 	args := []any{a.id}
+	if in.dialect.Server() {
+		known, args = known+" AND gen <= ?", append(args, a.gen)
+	}
 	switch in.dialect {
 	case sqldb.Postgres:
 		var isolation string
@@ -187,10 +191,7 @@ func (in *inside) groups(ctx context.Context, a *audience, query string, args []
 // later find what we publish; once it has gone, what is current must be locked
 // to be seen.
 func (in *inside) enterMySQL(ctx context.Context, a *audience) (bool, error) {
-	if err := in.first(ctx, "SELECT @@auto_increment_increment", nil, &a.step); err != nil {
-		return false, err
-	}
-	gate := in.tables.SQL("SELECT gen FROM leat_gates WHERE topic_id = ? AND gen = ? LOCK IN SHARE MODE SKIP LOCKED")
+	gate := in.tables.SQL("SELECT gen FROM leat_gates WHERE topic_id = ? AND gen = ?" + sharedFreeMySQL)
 	at := int64(-1)
 	if err := in.first(ctx, gate, []any{a.id, a.gen}, &at); err != nil {
 		return false, err
@@ -274,12 +275,12 @@ func (in *inside) insertMessages(ctx context.Context, a audience, parts []int64,
 	if err != nil || in.dialect != sqldb.MySQL {
 		return ids, err
 	}
-	var first int64
-	if err := in.first(ctx, "SELECT LAST_INSERT_ID()", nil, &first); err != nil {
+	var first, step int64
+	if err := in.first(ctx, "SELECT LAST_INSERT_ID(), @@auto_increment_increment", nil, &first, &step); err != nil {
 		return nil, err
 	}
 	for i := range msgs {
-		ids = append(ids, first+int64(i)*a.step)
+		ids = append(ids, first+int64(i)*step)
 	}
 	return ids, nil
 }

@@ -13,6 +13,8 @@ const (
 	scanParts = 64   // partitions in one statement
 	fairShare = 64   // rows a partition may always fill of one Receive
 	apart     = 1024 // ids by which a partition may be ahead of another
+	probe     = 16   // rows of a topic of whose messages the sizes are not known
+	meanOf    = 8    // messages whose sizes count
 )
 
 // job is what one scan does to one spell.
@@ -53,6 +55,7 @@ func (b *budget) take(m *row, s *spell) bool {
 	d := &b.spare[0]
 	m.fill(d, s)
 	size := d.Size()
+	s.src.weigh(size)
 	if size > b.bytes {
 		b.need = size
 		return false
@@ -196,7 +199,7 @@ func (c *consumer) forward(ctx context.Context, jobs []*job, b *budget) error {
 	if len(read) == 0 {
 		return nil
 	}
-	shareOut(read, b.rows)
+	shareOut(read, b.rows, b.bytes)
 	for chunk := range slices.Chunk(read, scanParts) {
 		if err := c.above(ctx, chunk, b); err != nil || b.full() {
 			return err
@@ -205,21 +208,23 @@ func (c *consumer) forward(ctx context.Context, jobs []*job, b *budget) error {
 	return nil
 }
 
-// shareOut gives each partition a limit. Those that are well ahead of one with
+// shareOut gives each partition a limit: the server reads up to it, and sends
+// what is beyond the bytes for nothing. Those that are well ahead of one with
 // more to read get little until it has caught up: what lies together in the
 // file is then read and deleted together, and its pages are written once.
-func shareOut(jobs []*job, rows int) {
+func shareOut(jobs []*job, rows int, bytes int64) {
 	share := max((rows+len(jobs)-1)/len(jobs), min(rows, fairShare))
-	last := int64(none)
+	last, busy := int64(none), int64(0)
 	for _, j := range jobs {
 		if j.s.more {
+			busy++
 			last = min(last, j.cursor)
 		}
 	}
 	for _, j := range jobs {
-		j.limit = share
+		j.limit = int(min(int64(share), bytes/j.s.src.size(bytes)/max(1, busy)+1))
 		if j.cursor > last && j.cursor-last > apart {
-			j.limit = max(1, share/8)
+			j.limit = max(1, j.limit/8)
 		}
 	}
 }

@@ -278,6 +278,7 @@ func serverConformance(kind, serverURL string, own *brokertest.Brokers) transpor
 			return b
 		},
 		Takeover: lease + lease/2,
+		Short:    true, // LEAT_SOAK has more
 		Lacks: map[string]string{
 			"Idle":     "TestIdleConnections has users and servers that end them",
 			"Oversize": "it takes what fits into memory",

@@ -63,17 +63,24 @@ func (c *consumer) Settle(ctx context.Context, batch []transport.Settlement) err
 }
 
 // ours leaves out what is not ours to tell any more: of a spell that is over,
-// or settled before.
+// or settled before, in this batch too. Only a record is followed by more.
 func (c *consumer) ours(batch []transport.Settlement) ([]transport.Settlement, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ours := make([]transport.Settlement, 0, len(batch))
+	type message struct {
+		s  *spell
+		id int64
+	}
+	settled := make(map[message]bool, len(batch))
 	for _, st := range batch {
 		if st.Verdict < transport.Ack || st.Verdict > transport.Record {
 			return nil, fmt.Errorf("settle %s: verdict %d is not known", st.Delivery.Coordinates(), st.Verdict)
 		}
-		if s := spellOf(st.Delivery); !s.a.Revoked() && s.holds(st.Delivery.Offset) {
+		m := message{spellOf(st.Delivery), st.Delivery.Offset}
+		if !m.s.a.Revoked() && m.s.holds(m.id) && !settled[m] {
 			ours = append(ours, st)
+			settled[m] = st.Verdict != transport.Record
 		}
 	}
 	return ours, nil

@@ -175,3 +175,30 @@ func TestSweepLeavesWhatIsWanted(t *testing.T) {
 	require.NoError(t, sql.Sweep(t.Context(), tr))
 	require.Equal(t, 1, b.count("leat_messages"), "the orphan goes")
 }
+
+// What is settled twice in one batch is settled as it was first. A record may
+// be followed by more.
+func TestSettledTwiceInOneBatch(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tr := b.open()
+	c, p := consume(t, tr), produce(t, tr)
+	publish(t, p, "m", 4)
+	ds := receive(t, c, 4)
+	require.NoError(t, c.Settle(t.Context(), []transport.Settlement{
+		{Delivery: ds[0], Verdict: transport.Ack},
+		{Delivery: ds[0], Verdict: transport.Delay, After: time.Hour, Attempts: 1},
+		{Delivery: ds[1], Verdict: transport.Delay, After: time.Hour, Attempts: 1},
+		{Delivery: ds[1], Verdict: transport.Ack},
+		{Delivery: ds[2], Verdict: transport.Record, Attempts: 1},
+		{Delivery: ds[2], Verdict: transport.Ack},
+		{Delivery: ds[3], Verdict: transport.Release},
+		{Delivery: ds[3], Verdict: transport.Ack},
+	}))
+	require.Equal(t, 1, b.count("leat_delayed"))
+	require.Equal(t, 1, b.count("leat_attempts"))
+	require.Equal(t, 2, b.count("leat_messages"))
+	again := receive(t, c, 1)
+	require.Equal(t, ds[3].ID, again[0].ID)
+	settle(t, c, transport.Ack, again...)
+}

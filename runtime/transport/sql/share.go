@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leat-io/leat/internal/sqldb"
 	"github.com/leat-io/leat/runtime/transport"
 )
 
@@ -46,6 +47,12 @@ func (sh *share) decide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.db.Dialect == sqldb.Postgres { // an UPDATE locks in any order, and those who settle in that of parts
+		if err := c.db.each(ctx, sh.tx, "SELECT part FROM leat_partitions WHERE topic_id = ? AND group_id = ? AND session = ? ORDER BY part"+c.t.d.locked(),
+			[]any{src.id, src.group, c.session}, func(*stdsql.Rows) error { return nil }); err != nil {
+			return err
+		}
+	}
 	if _, err := sh.c.db.exec(ctx, sh.tx, "UPDATE leat_partitions SET lease_until = "+c.t.d.clock()+" + ? WHERE topic_id = ? AND group_id = ? AND session = ?", lease, src.id, src.group, c.session); err != nil {
 		return err
 	}
@@ -76,19 +83,15 @@ func (sh *share) decide(ctx context.Context) error {
 	}
 	quota := quota(len(rows), members, c.session, src.id)
 	sh.surplus = mine - quota
-	for _, p := range free {
-		if mine >= quota {
-			if err := sh.leave(ctx, p); err != nil {
-				return err
-			}
-			continue
-		}
-		taken, err := sh.take(ctx, p)
-		if err != nil {
+	if mine < quota && len(free) > 0 {
+		if err := sh.take(ctx, free, quota-mine); err != nil {
 			return err
 		}
-		if taken {
-			mine++
+		mine += len(sh.gained)
+	}
+	if mine >= quota {
+		if err := sh.leave(ctx, free); err != nil {
+			return err
 		}
 	}
 	sh.wanting = mine < quota
@@ -136,10 +139,10 @@ func (sh *share) members(ctx context.Context) ([]string, error) {
 		}
 		seen := sh.src.sightOf[m.session]
 		if seen == nil || seen.until != m.until {
-			seen = &sighting{until: m.until, since: time.Now()}
+			seen = &sighting{until: m.until, left: time.Duration(m.left) * time.Microsecond, since: time.Now()}
 		}
 		if sh.dead(m.left, seen) {
-			if locked, err := sh.inUse(ctx, "leat_members", "session", m.session); err != nil {
+			if locked, err := sh.inUse(ctx, m.session); err != nil {
 				return nil, err
 			} else if locked {
 				continue
@@ -158,21 +161,23 @@ func (sh *share) members(ctx context.Context) ([]string, error) {
 // dead tells whether a member's lease has run out. The database's clock alone
 // does not decide, once we have watched for a while: it may have been set. A
 // member that goes on renewing lives, and one that does not is dead even if
-// its lease seems to last for hours.
+// its lease seems to last for hours. Its lease may be longer than ours, which
+// is believed within reason.
 func (sh *share) dead(left int64, seen *sighting) bool {
 	unchanged, lease := time.Since(seen.since), sh.c.t.o.lease
 	if left > 0 {
+		lease = max(lease, min(seen.left, maxForeignLease))
 		return unchanged > lease+lease/2
 	}
 	return sh.first || unchanged >= lease/2
 }
 
-// inUse tells whether another has locked a row, and locks it where not. Nobody
-// waits for a process that was stopped in the midst of this.
-func (sh *share) inUse(ctx context.Context, table, column string, value any) (bool, error) {
+// inUse tells whether another has locked the row of a member, and locks it where
+// not. Nobody waits for a process that was stopped in the midst of this.
+func (sh *share) inUse(ctx context.Context, session string) (bool, error) {
 	found := 0
-	err := sh.c.db.each(ctx, sh.tx, "SELECT 1 FROM "+table+" WHERE topic_id = ? AND group_id = ? AND "+column+" = ?"+sh.c.t.d.free(),
-		[]any{sh.src.id, sh.src.group, value}, func(r *stdsql.Rows) error { return r.Scan(&found) })
+	err := sh.c.db.each(ctx, sh.tx, "SELECT 1 FROM leat_members WHERE topic_id = ? AND group_id = ? AND session = ?"+sh.c.t.d.free(),
+		[]any{sh.src.id, sh.src.group, session}, func(r *stdsql.Rows) error { return r.Scan(&found) })
 	return found == 0, err
 }
 
@@ -188,33 +193,60 @@ func (sh *share) partitions(ctx context.Context) ([]partitionRow, error) {
 	return all, err
 }
 
-// leave gives up a row that names us though we have lost it: nobody else would
-// take it while we live.
-func (sh *share) leave(ctx context.Context, p partitionRow) error {
-	if p.session != sh.c.session {
-		return nil
+// take makes partitions ours, up to a number: those that no other was faster
+// with. Whoever had one before can change nothing of it from the commit on.
+// However many they are, it takes as many round trips: where each is slow, a
+// lease would be over before one had taken them in turn.
+func (sh *share) take(ctx context.Context, free []partitionRow, most int) error {
+	c, src := sh.c, sh.src
+	epochs, parts := map[int64]int64{}, make([]int64, len(free))
+	for i, p := range free {
+		epochs[p.part], parts[i] = p.epoch, p.part
 	}
-	_, err := sh.c.db.exec(ctx, sh.tx, "UPDATE leat_partitions SET owner = NULL, session = NULL, lease_until = 0 WHERE topic_id = ? AND group_id = ? AND part = ? AND epoch = ?",
-		sh.src.id, sh.src.group, p.part, p.epoch)
-	return err
+	var taken []int64
+	spells := map[int64]*spell{}
+	err := c.db.each(ctx, sh.tx, "SELECT part, epoch FROM leat_partitions WHERE topic_id = ? AND group_id = ? AND "+c.t.d.in("part")+" ORDER BY part LIMIT ?"+c.t.d.free(),
+		[]any{src.id, src.group, c.t.d.numbers(parts), most}, func(r *stdsql.Rows) error {
+			var part, epoch int64
+			if err := r.Scan(&part, &epoch); err != nil || epoch != epochs[part] {
+				return err
+			}
+			taken = append(taken, part)
+			spells[part] = &spell{src: src, part: int32(part), epoch: epoch + 1, back: none, held: map[int64]bool{}} //nolint:gosec // at most maxPartitions
+			sh.gained = append(sh.gained, spells[part])
+			return nil
+		})
+	if err != nil || len(taken) == 0 {
+		return err
+	}
+	these := " WHERE topic_id = ? AND group_id = ? AND " + c.t.d.in("part")
+	_, err = c.db.exec(ctx, sh.tx, "UPDATE leat_partitions SET owner = ?, session = ?, epoch = epoch + 1, lease_until = "+c.t.d.clock()+" + ?"+these,
+		c.cfg.Instance.ID, c.session, c.t.o.lease.Microseconds(), src.id, src.group, c.t.d.numbers(taken))
+	if err != nil {
+		return err
+	}
+	return c.db.each(ctx, sh.tx, "SELECT DISTINCT part FROM leat_attempts"+these, []any{src.id, src.group, c.t.d.numbers(taken)}, func(r *stdsql.Rows) error {
+		var part int64
+		err := r.Scan(&part)
+		spells[part].failed = true
+		return err
+	})
 }
 
-// take makes a partition ours, unless another was faster: whoever had it before
-// can change nothing of it from the commit on.
-func (sh *share) take(ctx context.Context, p partitionRow) (bool, error) {
-	c, src := sh.c, sh.src
-	if locked, err := sh.inUse(ctx, "leat_partitions", "part", p.part); err != nil || locked {
-		return false, err
+// leave gives up the rows that name us though we have lost them, and have not
+// taken them again: nobody else would take them while we live.
+func (sh *share) leave(ctx context.Context, free []partitionRow) error {
+	for _, p := range free {
+		if p.session != sh.c.session || slices.ContainsFunc(sh.gained, func(s *spell) bool { return int64(s.part) == p.part }) {
+			continue
+		}
+		_, err := sh.c.db.exec(ctx, sh.tx, "UPDATE leat_partitions SET owner = NULL, session = NULL, lease_until = 0 WHERE topic_id = ? AND group_id = ? AND part = ? AND epoch = ?",
+			sh.src.id, sh.src.group, p.part, p.epoch)
+		if err != nil {
+			return err
+		}
 	}
-	n, err := c.db.changed(ctx, sh.tx, "UPDATE leat_partitions SET owner = ?, session = ?, epoch = ?, lease_until = "+c.t.d.clock()+" + ? WHERE topic_id = ? AND group_id = ? AND part = ? AND epoch = ?",
-		c.cfg.Instance.ID, c.session, p.epoch+1, c.t.o.lease.Microseconds(), src.id, src.group, p.part, p.epoch)
-	if err != nil || n == 0 {
-		return false, err
-	}
-	s := &spell{src: src, part: int32(p.part), epoch: p.epoch + 1, back: none, held: map[int64]bool{}} //nolint:gosec // at most maxPartitions
-	err = c.db.first(ctx, sh.tx, "SELECT EXISTS (SELECT 1 FROM leat_attempts WHERE topic_id = ? AND group_id = ? AND part = ?)", []any{src.id, src.group, p.part}, &s.failed)
-	sh.gained = append(sh.gained, s)
-	return true, err
+	return nil
 }
 
 // apply makes the consumer follow what was committed.

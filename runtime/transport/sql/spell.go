@@ -17,7 +17,10 @@ type source struct {
 	gen    int64     // of the topic, when it was last looked at
 	groups int       // of the topic, likewise
 
-	unclean []int64 // messages to delete if nobody waits for them; for Settle alone
+	unclean  []int64 // messages to delete if nobody waits for them
+	cleaning bool    // somebody is at it
+
+	mean int64 // size of the last messages, about; 0: none was read. For Receive alone
 
 	// What the keeper alone uses.
 	sightOf  map[string]*sighting // of other members
@@ -33,10 +36,27 @@ func (src *source) dueBy(t time.Time) {
 	}
 }
 
+// weigh notes the size of a message.
+func (src *source) weigh(size int64) {
+	if src.mean == 0 {
+		src.mean = size
+	}
+	src.mean += (size - src.mean) / meanOf
+}
+
+// size is what a message is likely to have, where bytes may still be returned.
+func (src *source) size(bytes int64) int64 {
+	if src.mean == 0 {
+		return bytes/probe + 1
+	}
+	return src.mean
+}
+
 // sighting is what was last seen of another member's lease.
 type sighting struct {
 	until int64
-	since time.Time // when it was first seen so
+	left  time.Duration // of it, by the database's clock when it was first seen so
+	since time.Time     // and when that was
 }
 
 // spell is one spell of owning one partition of a source. The consumer's mu

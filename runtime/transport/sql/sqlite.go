@@ -58,7 +58,7 @@ const head = "iif(m.id IS NULL, '', format('%d %d ', m.published_at, octet_lengt
 
 func (sqlite) forward(ctx context.Context, db *database, jobs []*job, fn func(*row) (bool, error)) error {
 	query := union(len(jobs), "SELECT format('%d %d ', ?, d.id) || "+head+
-		" FROM leat_deliveries d LEFT JOIN leat_messages m ON m.id = d.id"+
+		" FROM leat_deliveries d LEFT JOIN leat_messages m ON m.id = d.id AND m.topic_id = d.topic_id"+
 		" WHERE d.topic_id = ? AND d.group_id = ? AND d.part = ? AND d.id > ? ORDER BY d.id LIMIT ?")
 	args := make([]any, 0, 6*len(jobs))
 	for slot, j := range jobs {
@@ -68,7 +68,7 @@ func (sqlite) forward(ctx context.Context, db *database, jobs []*job, fn func(*r
 }
 
 func (d sqlite) byID(ctx context.Context, db *database, ids []int64, fn func(*row) (bool, error)) error {
-	query := "SELECT format('0 %d ', m.id) || " + head + " FROM leat_messages m WHERE " + d.in("m.id") + " ORDER BY m.id"
+	query := "SELECT format('%d %d ', m.topic_id, m.id) || " + head + " FROM leat_messages m WHERE " + d.in("m.id") + " ORDER BY m.id"
 	return headed(ctx, db, query, []any{d.numbers(ids)}, fn)
 }
 
@@ -184,19 +184,19 @@ func (d sqlite) settle(ctx context.Context, c *consumer, src *source, ws []*work
 		if groups > 1 {
 			condition = d.unread()
 		}
-		return d.delete(unbroken, c.db, tx, acked, condition)
+		return d.delete(unbroken, c.db, tx, src.id, acked, condition)
 	})
 	return lost, err
 }
 
-func (d sqlite) clean(ctx context.Context, db *database, _ topic, _ int64, ids []int64) (bool, error) {
-	return true, db.InTx(ctx, func(tx *stdsql.Tx) error { return d.delete(context.WithoutCancel(ctx), db, tx, ids, d.unread()) })
+func (d sqlite) clean(ctx context.Context, db *database, tp topic, _ int64, ids []int64) (bool, error) {
+	return true, db.InTx(ctx, func(tx *stdsql.Tx) error { return d.delete(context.WithoutCancel(ctx), db, tx, tp.id, ids, d.unread()) })
 }
 
 func (d sqlite) list(ids []int64) any { return d.numbers(ids) }
 
-func (d sqlite) delete(ctx context.Context, db *database, tx *stdsql.Tx, ids []int64, condition string) error {
-	_, err := db.exec(ctx, tx, "DELETE FROM leat_messages AS m WHERE "+d.in("m.id")+" AND"+condition, d.numbers(ids))
+func (d sqlite) delete(ctx context.Context, db *database, tx *stdsql.Tx, topicID int64, ids []int64, condition string) error {
+	_, err := db.exec(ctx, tx, "DELETE FROM leat_messages AS m WHERE "+d.in("m.id")+" AND m.topic_id = ? AND"+condition, d.numbers(ids), topicID)
 	return err
 }
 
@@ -211,8 +211,6 @@ func (sqlite) deleteSome(table string) string {
 func (d sqlite) deleteRows(table string) string {
 	return "DELETE FROM " + table + " WHERE " + d.in("id") + " AND topic_id = ? AND group_id = ? AND part = ?"
 }
-
-func (d sqlite) deleteMessages() string { return "DELETE FROM leat_messages WHERE " + d.in("id") }
 
 // watcher is none: rows become visible in the order of their ids.
 func (sqlite) watcher() watcher { return nil }

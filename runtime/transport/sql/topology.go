@@ -76,12 +76,19 @@ func (t *Transport) declareGroup(ctx context.Context, db *database, tx *stdsql.T
 	if _, err := groupID(ctx, db, tx, tp, d.Group); !errors.Is(err, errMissing) {
 		return err
 	}
-	n, err := db.changed(ctx, tx, "INSERT INTO leat_groups (topic_id, name) VALUES (?, ?)"+t.d.onConflict("topic_id, name"), tp.id, d.Group)
-	if err != nil {
+	// Whoever makes a group locks the topic, and looks again: one that others
+	// have made meanwhile is not begun anew.
+	if err := db.first(ctx, tx, "SELECT id FROM leat_topics WHERE id = ?"+t.d.locked(), []any{tp.id}, &tp.id); err != nil {
+		return err
+	}
+	if _, err := groupID(ctx, db, tx, tp, d.Group); !errors.Is(err, errMissing) {
+		return err
+	}
+	if _, err := db.exec(ctx, tx, "INSERT INTO leat_groups (topic_id, name) VALUES (?, ?)", tp.id, d.Group); err != nil {
 		return err
 	}
 	group, err := groupID(ctx, db, tx, tp, d.Group)
-	if err != nil || n == 0 {
+	if err != nil {
 		return err
 	}
 	for part := range tp.partitions {

@@ -28,6 +28,8 @@ type Transport struct {
 	d  dialect
 	to sqldb.Options // what to open
 
+	lost memberships
+
 	turn   chan struct{} // held to change what follows; a channel, so that waiting ends with a context
 	mode   transport.Topology
 	db     *database
@@ -159,6 +161,7 @@ func (t *Transport) Close(ctx context.Context) error {
 	if t.db == nil {
 		return nil
 	}
+	t.lost.resign(ctx)
 	t.stop()
 	<-t.swept
 	err := t.db.Close()

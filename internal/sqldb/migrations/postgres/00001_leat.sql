@@ -60,7 +60,7 @@ CREATE TABLE leat_delayed (
     id           bigint   NOT NULL,
     available_at bigint   NOT NULL,
     PRIMARY KEY (topic_id, group_id, part, id)
-);
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX ON leat_delayed (topic_id, group_id, available_at);
 
@@ -75,7 +75,7 @@ CREATE TABLE leat_attempts (
     first_failure bigint,
     last_error    bytea,
     PRIMARY KEY (topic_id, group_id, part, id)
-);
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 -- Who owns a partition of a group. Whoever takes it raises the epoch.
 CREATE TABLE leat_partitions (
