@@ -61,6 +61,7 @@ func newWorld(t tb, kind, serverURL string) *world {
 	u.User = nil
 	w.url = u.String()
 	w.admin = connectTo(t, kind, serverURL)
+	w.admin.SetMaxIdleConns(-1) // a server that was restarted has ended them
 	for _, statement := range map[string][]string{
 		"postgres": {"CREATE ROLE $ LOGIN PASSWORD '$'", "CREATE SCHEMA $ AUTHORIZATION $"},
 		"mysql":    {"CREATE DATABASE $", "CREATE USER $ IDENTIFIED BY '$'", "GRANT ALL ON $.* TO $"},

@@ -113,6 +113,7 @@ func hosts(url string) []string { return strings.Split(strings.TrimPrefix(url, "
 // with its reason, and the list is held against what has failed.
 func TestConformance_kinds(t *testing.T) {
 	t.Parallel()
+	soaks(t)
 	for name, k := range kinds() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
