@@ -121,6 +121,25 @@ func TestPublishInYourTransaction_sqlite(t *testing.T) {
 	}
 }
 
+// Another writer is waited for, also by a transaction that began without a lock.
+func TestPublishInYourTransactionWaits_sqlite(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	c := consume(t, b.open())
+	other, err := b.raw().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = other.ExecContext(t.Context(), "UPDATE leat_topics SET name = name")
+	require.NoError(t, err)
+	release := time.AfterFunc(100*time.Millisecond, func() { _ = other.Rollback() })
+	defer release.Stop()
+	tx, err := b.raw().BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	require.NoError(t, sql.Publish(t.Context(), tx, topicName, msg("m", "k", "x")))
+	require.NoError(t, tx.Commit())
+	require.Equal(t, map[string]int{"m": 1}, ids(receive(t, c, 1)))
+}
+
 func TestPublishInYourTransactionRefuses(t *testing.T) {
 	t.Parallel()
 	require.ErrorContains(t, sql.Publish(t.Context(), "no", topicName, msg("m", "", "")), "string is neither")
