@@ -59,7 +59,8 @@ func NewAttempt(d *Delivery, consumer, group string, n int, first time.Time) *At
 	a.msg.UUID = d.ID
 	a.msg.Metadata = d.Headers.Map()
 	if d.Payload != nil {
-		a.msg.Payload = append(make(message.Payload, 0, len(d.Payload)), d.Payload...)
+		a.msg.Payload = make(message.Payload, len(d.Payload)) // make and copy: nothing is cleared before
+		copy(a.msg.Payload, d.Payload)
 	}
 	a.msg.SetContext(a)
 	return a

@@ -5,6 +5,12 @@ import (
 	stdsql "database/sql"
 )
 
+// partRows are rows of one partition, in the order of their ids.
+type partRows struct {
+	part int32
+	ids  []int64
+}
+
 // dialect is what differs between databases. Statements are written as
 // package sqldb has them.
 type dialect interface {
@@ -59,11 +65,9 @@ type dialect interface {
 	// topics are missing and may not be made; their messages are left out.
 	insert(ctx context.Context, p *producer, next func() []*publication) (missing map[string]error, err error)
 
-	// deleteRows deletes rows of a partition from a table, by their ids: in their
-	// order, and looking at no others, which may be locked. Arguments: ids as list
-	// encodes them, then topic, group, part.
-	deleteRows(table string) string
-	list(ids []int64) any
+	// deleteRows deletes rows of one group from a table: in the order given, and
+	// looking at no others, which may be locked.
+	deleteRows(ctx context.Context, db *database, tx *stdsql.Tx, table string, src *source, rows []partRows) error
 	// deleteSome deletes rows of a table. Arguments: topic, group, how many at most.
 	deleteSome(table string) string
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leat-io/leat/runtime/transport"
+	"github.com/leat-io/leat/runtime/transport/sql"
 )
 
 // smallDisk mounts a file system of that size. Where that is not allowed the
@@ -38,7 +39,7 @@ func TestDiskFull(t *testing.T) {
 	ballast := filepath.Join(dir, "ballast")
 	require.NoError(t, os.WriteFile(ballast, make([]byte, 4<<20), 0o600))
 	b := &broker{t: t, path: filepath.Join(dir, "worker.db")}
-	tr := b.open()
+	tr := b.open(func(o *sql.Options) { o.Lease = time.Hour }) // or a renewal that fails may end the consumer
 	c, p := consume(t, tr), produce(t, tr)
 	body := strings.Repeat("x", 10_000)
 	left := map[string]bool{}

@@ -28,7 +28,7 @@ func fill(ctx context.Context, db *database, d transport.Declaration) error {
 		}
 	}
 	for {
-		waiting, cancel := context.WithTimeout(ctx, openWait)
+		waiting, cancel := context.WithTimeout(ctx, openWait(db.d))
 		more := false
 		err := db.InTx(waiting, func(tx *stdsql.Tx) (err error) {
 			more, err = fillSome(within(waiting, db), db, tx, d)

@@ -190,14 +190,27 @@ func (mysql) deleteSome(table string) string {
 	return "DELETE FROM " + table + " WHERE topic_id = ? AND group_id = ? LIMIT ?"
 }
 
-// idsMySQL is a table to go through, looking up each of its rows: a condition
-// may have a small table read as a whole, and wait for rows that others have locked.
-const idsMySQL = " FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) ids STRAIGHT_JOIN "
-
-func (mysql) deleteRows(table string) string {
-	return "DELETE t" + idsMySQL + table + " t ON t.topic_id = ? AND t.group_id = ? AND t.part = ? AND t.id = ids.id"
-}
-
-const deleteMessagesMySQL = "DELETE m" + idsMySQL + "leat_messages m ON m.id = ids.id AND m.topic_id = ?"
+// A list as a table to go through, looking up each of its rows: a condition may
+// have a small table read as a whole, and wait for rows that others have locked.
+const (
+	deleteMessagesMySQL = "DELETE m FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) ids STRAIGHT_JOIN leat_messages m ON m.id = ids.id AND m.topic_id = ?"
+	deleteRowsMySQL     = "DELETE t FROM JSON_TABLE(?, '$[*]' COLUMNS (part INT PATH '$[0]', id BIGINT PATH '$[1]')) ids STRAIGHT_JOIN %s t" +
+		" ON t.topic_id = ? AND t.group_id = ? AND t.part = ids.part AND t.id = ids.id"
+)
 
 func (mysql) list(ids []int64) any { return "[" + joined(ids) + "]" }
+
+func (mysql) deleteRows(ctx context.Context, db *database, tx *stdsql.Tx, table string, src *source, rows []partRows) error {
+	var pairs []byte
+	for _, r := range rows {
+		for _, id := range r.ids {
+			pairs = fmt.Appendf(pairs, ",[%d,%d]", r.part, id)
+		}
+	}
+	if len(pairs) == 0 {
+		return nil
+	}
+	pairs[0] = '['
+	_, err := db.exec(ctx, tx, fmt.Sprintf(deleteRowsMySQL, table), string(append(pairs, ']')), src.id, src.group)
+	return err
+}

@@ -156,8 +156,6 @@ func (postgres) deleteSome(table string) string {
 	return "DELETE FROM " + table + " WHERE (topic_id, group_id, part, id) IN (SELECT topic_id, group_id, part, id FROM " + table + " WHERE topic_id = ? AND group_id = ? LIMIT ?)"
 }
 
-func (d postgres) deleteRows(table string) string {
-	return "DELETE FROM " + table + " WHERE " + d.in("id") + " AND topic_id = ? AND group_id = ? AND part = ?"
+func (d postgres) deleteRows(ctx context.Context, db *database, tx *stdsql.Tx, table string, src *source, rows []partRows) error {
+	return deleteByPart(ctx, d, db, tx, table, src, rows)
 }
-
-func (d postgres) list(ids []int64) any { return d.numbers(ids) }

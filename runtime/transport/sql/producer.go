@@ -1,6 +1,7 @@
 package sql
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -91,7 +92,7 @@ func (p *producer) Publish(ctx context.Context, topicName string, msgs ...*messa
 			continue
 		}
 		key := m.Metadata[transport.KeyHeader]
-		pub.msgs = append(pub.msgs, outgoing{m.UUID, key, encodeHeaders(m.Metadata, key), m.Payload})
+		pub.msgs = append(pub.msgs, outgoing{m.UUID, key, encodeHeaders(m.Metadata, key), bytes.Clone(m.Payload)})
 		pub.at = append(pub.at, i)
 		pub.bytes += n
 	}

@@ -105,8 +105,7 @@ func (c *consumer) move(ctx context.Context, tx *stdsql.Tx, src *source, part in
 	if err != nil {
 		return err
 	}
-	_, err = c.db.exec(ctx, tx, c.t.d.deleteRows("leat_delayed"), c.t.d.list(ids), src.id, src.group, part)
-	return err
+	return c.t.d.deleteRows(ctx, c.db, tx, "leat_delayed", src, []partRows{{int32(part), ids}}) //nolint:gosec // at most maxPartitions
 }
 
 // bury acks deliveries that have no message.

@@ -98,6 +98,7 @@ func (m *row) own(id, key, headers, payload []byte) {
 	m.key, m.headers = texts[:len(key)], texts[len(key):]
 	m.payload = nil
 	if payload != nil {
-		m.payload = append(make([]byte, 0, len(payload)), payload...)
+		m.payload = make([]byte, len(payload))
+		copy(m.payload, payload)
 	}
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/leat-io/leat/runtime/transport"
 )
 
-// write settles with a statement for each partition and table, but for the
-// messages: it gives the ids of those acked.
+// write settles all but the messages: it gives the ids of those acked.
 func (c *consumer) write(ctx context.Context, tx *stdsql.Tx, src *source, ws []*work, lost *[]*spell) (acked []int64, err error) {
 	parts := make([]int64, len(ws))
 	for i, w := range ws {
@@ -19,6 +18,7 @@ func (c *consumer) write(ctx context.Context, tx *stdsql.Tx, src *source, ws []*
 	if err != nil {
 		return nil, err
 	}
+	var gone, forget []partRows
 	for _, w := range ws {
 		if epochs[int64(w.s.part)] != w.s.epoch {
 			*lost = append(*lost, w.s)
@@ -27,15 +27,17 @@ func (c *consumer) write(ctx context.Context, tx *stdsql.Tx, src *source, ws []*
 		if err := c.writeStates(ctx, tx, w); err != nil {
 			return nil, err
 		}
-		if err := c.deleteIDs(ctx, tx, "leat_deliveries", w.s, w.gone); err != nil {
-			return nil, err
-		}
+		gone = addRows(gone, w.s.part, w.gone)
 		if c.mayHaveFailed(w) {
-			if err := c.deleteIDs(ctx, tx, "leat_attempts", w.s, w.acks); err != nil {
-				return nil, err
-			}
+			forget = addRows(forget, w.s.part, w.acks)
 		}
 		acked = append(acked, w.acks...)
+	}
+	if err := c.t.d.deleteRows(ctx, c.db, tx, "leat_deliveries", src, gone); err != nil {
+		return nil, err
+	}
+	if err := c.t.d.deleteRows(ctx, c.db, tx, "leat_attempts", src, forget); err != nil {
+		return nil, err
 	}
 	slices.Sort(acked)
 	return acked, nil
@@ -100,11 +102,10 @@ func (c *consumer) mayHaveFailed(w *work) bool {
 	return w.s.failed || len(w.states) > 0
 }
 
-func (c *consumer) deleteIDs(ctx context.Context, tx *stdsql.Tx, table string, s *spell, ids []int64) error {
+func addRows(rows []partRows, part int32, ids []int64) []partRows {
 	if len(ids) == 0 {
-		return nil
+		return rows
 	}
 	slices.Sort(ids)
-	_, err := c.db.exec(ctx, tx, c.t.d.deleteRows(table), c.t.d.list(ids), s.src.id, s.src.group, s.part)
-	return err
+	return append(rows, partRows{part, ids})
 }

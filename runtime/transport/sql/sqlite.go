@@ -193,8 +193,6 @@ func (d sqlite) clean(ctx context.Context, db *database, tp topic, _ int64, ids 
 	return true, db.InTx(ctx, func(tx *stdsql.Tx) error { return d.delete(context.WithoutCancel(ctx), db, tx, tp.id, ids, d.unread()) })
 }
 
-func (d sqlite) list(ids []int64) any { return d.numbers(ids) }
-
 func (d sqlite) delete(ctx context.Context, db *database, tx *stdsql.Tx, topicID int64, ids []int64, condition string) error {
 	_, err := db.exec(ctx, tx, "DELETE FROM leat_messages AS m WHERE "+d.in("m.id")+" AND m.topic_id = ? AND"+condition, d.numbers(ids), topicID)
 	return err
@@ -208,8 +206,19 @@ func (sqlite) deleteSome(table string) string {
 	return "DELETE FROM " + table + " WHERE (topic_id, group_id, part, id) IN (SELECT topic_id, group_id, part, id FROM " + table + " WHERE topic_id = ? AND group_id = ? LIMIT ?)"
 }
 
-func (d sqlite) deleteRows(table string) string {
-	return "DELETE FROM " + table + " WHERE " + d.in("id") + " AND topic_id = ? AND group_id = ? AND part = ?"
+func (d sqlite) deleteRows(ctx context.Context, db *database, tx *stdsql.Tx, table string, src *source, rows []partRows) error {
+	return deleteByPart(ctx, d, db, tx, table, src, rows)
+}
+
+// deleteByPart takes a statement for each partition.
+func deleteByPart(ctx context.Context, d dialect, db *database, tx *stdsql.Tx, table string, src *source, rows []partRows) error {
+	for _, r := range rows {
+		_, err := db.exec(ctx, tx, "DELETE FROM "+table+" WHERE "+d.in("id")+" AND topic_id = ? AND group_id = ? AND part = ?", d.numbers(r.ids), src.id, src.group, r.part)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // watcher is none: rows become visible in the order of their ids.

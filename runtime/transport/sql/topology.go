@@ -43,7 +43,7 @@ func (t *Transport) Declare(ctx context.Context, mode transport.Topology, ds ...
 	if mode == transport.TopologyVerify {
 		return refuse(t.verify(ctx, db, ds))
 	}
-	waiting, cancel := context.WithTimeout(ctx, openWait)
+	waiting, cancel := context.WithTimeout(ctx, openWait(t.d))
 	defer cancel()
 	err = db.InTx(waiting, func(tx *stdsql.Tx) error {
 		for _, d := range ds {

@@ -38,9 +38,15 @@ type Transport struct {
 	swept  chan struct{}
 }
 
-// openWait bounds one try to open or declare while another program has the
-// database locked; the caller's next try comes with backoff, and says so.
-const openWait = 5 * time.Second
+// openWait bounds one try to open or declare: a file that another program has
+// locked, or a server that is far away and has no tables yet. The caller's next
+// try comes with backoff, and says so.
+func openWait(d dialect) time.Duration {
+	if _, file := d.(sqlite); file {
+		return 5 * time.Second
+	}
+	return 30 * time.Second
+}
 
 var _ transport.Transport = (*Transport)(nil)
 
@@ -102,7 +108,7 @@ func (t *Transport) Capabilities() transport.Capabilities {
 // connect opens the database once, and again after an error. What is created
 // depends on mode; the empty one is that of the last Declare.
 func (t *Transport) connect(ctx context.Context, mode transport.Topology) (*database, error) {
-	ctx, cancel := context.WithTimeout(ctx, openWait)
+	ctx, cancel := context.WithTimeout(ctx, openWait(t.d))
 	defer cancel()
 	select {
 	case t.turn <- struct{}{}:

@@ -46,6 +46,7 @@ func cases() []testCase {
 		{"A5_late_group", lateGroup, needs(history())},
 		{"A5_start", start, nil},
 		{"A5_topics", severalTopics, nil},
+		{"A7_given_up", givenUp, nil},
 		{"A7_honest_publish", honestPublish, nil},
 		{"A7_too_large", tooLarge, needs(hook("Oversize"))},
 		{"A8_codec", codec, nil},

@@ -3,7 +3,11 @@ package transporttest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
@@ -79,6 +83,61 @@ func tooLarge(r *rig) {
 	}
 	require.NotContains(r, came, "large")
 }
+
+// givenUp: a message is its caller's again when Publish has returned, also where
+// that did not wait for what is under way.
+func givenUp(r *rig) {
+	s := r.stream()
+	m := s.join(r.tr)
+	var mu sync.Mutex
+	sent, wanted := map[string]bool{}, map[string]bool{}
+	var wg sync.WaitGroup
+	for p := range 8 {
+		wg.Go(func() {
+			for i := range r.scale(20, 50, 500) {
+				id := fmt.Sprintf("m-%d-%d", p, i)
+				out := msg(id, id)
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), rand.N(giveUp)) //nolint:gosec // guards nothing
+				err := s.pub.Publish(ctx, s.topic, out)
+				cancel()
+				copy(out.Payload, "changed")
+				out.UUID, out.Metadata[transport.KeyHeader] = "changed", "changed"
+				mu.Lock()
+				sent[id] = true
+				if err == nil {
+					wanted[id] = true
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	came := func(ds ...*transport.Delivery) {
+		for _, d := range ds {
+			require.True(r, sent[d.ID], "%q was never published", d.ID)
+			require.Equal(r, "body of "+d.ID, string(d.Payload))
+			require.Equal(r, d.ID, d.Key)
+			delete(wanted, d.ID)
+		}
+		m.settle(transport.Ack, ds...)
+	}
+	for len(wanted) > 0 {
+		came(m.receive(1)...)
+	}
+	for { // what was given up may come or not
+		ctx, cancel := context.WithTimeout(r.Context(), r.o.Quiet)
+		ds, err := m.Receive(ctx, maxLimit, maxBytes)
+		cancel()
+		if err != nil {
+			require.ErrorIs(r, err, context.DeadlineExceeded)
+			return
+		}
+		came(ds...)
+	}
+}
+
+// giveUp is about as long as it takes to publish a message.
+const giveUp = 4 * time.Millisecond
 
 // readable checks that those are in the topic that err says nothing of.
 func (r *rig) readable(topic string, batch []*message.Message, err error) {

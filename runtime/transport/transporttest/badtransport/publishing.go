@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -37,7 +38,7 @@ func publishing() []Fault {
 			}}),
 		},
 		{
-			Name: "keeps the publisher's bytes", Caught: "A2_fidelity",
+			Name: "keeps the publisher's bytes", Caught: "A2_fidelity", Also: []string{"A7_given_up"},
 			New: stateful(func() bad {
 				var sent sync.Map
 				return bad{
@@ -54,6 +55,18 @@ func publishing() []Fault {
 					}),
 				}
 			}),
+		},
+		{
+			Name: "publishes from what its caller has back", Caught: "A7_given_up",
+			New: stateless(bad{publish: func(p transport.Producer, ctx context.Context, topic string, msgs []*message.Message) error {
+				end, bounded := ctx.Deadline()
+				if !bounded || time.Until(end) > 100*time.Millisecond {
+					return p.Publish(ctx, topic, msgs...)
+				}
+				<-ctx.Done()
+				time.AfterFunc(time.Millisecond, func() { _ = p.Publish(context.WithoutCancel(ctx), topic, msgs...) })
+				return ctx.Err()
+			}}),
 		},
 		{
 			Name: "drops what no group reads", Caught: "E4_dead_letter_kept", Also: []string{"A7_honest_publish"},
