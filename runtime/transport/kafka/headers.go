@@ -97,8 +97,11 @@ func decodeRaw(text string) []kgo.RecordHeader {
 
 // recordHeaders makes headers of a message. The id comes last: of a name that
 // comes twice, readers take the last.
-func recordHeaders(id string, metadata map[string]string) []kgo.RecordHeader {
+func recordHeaders(id string, metadata map[string]string, b *buffer) []kgo.RecordHeader {
 	hs := make([]kgo.RecordHeader, 0, len(metadata)+1)
+	if _, keyed := metadata[transport.KeyHeader]; keyed && len(metadata) == 1 {
+		return append(hs, kgo.RecordHeader{Key: uuidHeader, Value: b.text(id)})
+	}
 	raw, isRaw := metadata[rawHeader]
 	original := decodeRaw(raw)
 	isRaw = isRaw && original != nil
@@ -109,9 +112,9 @@ func recordHeaders(id string, metadata map[string]string) []kgo.RecordHeader {
 		if h.Name == transport.KeyHeader || isRaw && (h.Name == rawHeader || has(hs, h.Name)) {
 			continue
 		}
-		hs = append(hs, kgo.RecordHeader{Key: h.Name, Value: []byte(h.Value)})
+		hs = append(hs, kgo.RecordHeader{Key: h.Name, Value: b.text(h.Value)})
 	}
-	return append(hs, kgo.RecordHeader{Key: uuidHeader, Value: []byte(id)})
+	return append(hs, kgo.RecordHeader{Key: uuidHeader, Value: b.text(id)})
 }
 
 // restored are the original headers of those names whose metadata are still

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -17,8 +18,9 @@ import (
 // producer publishes: idempotent, with confirmation by all copies in sync, and
 // keys where Java's default partitioner puts them.
 type producer struct {
-	t  *Transport
-	cl *kgo.Client
+	t       *Transport
+	cl      *kgo.Client
+	batches sync.Pool // of *batch
 }
 
 // deliveryTimeout is how long a message is tried before its publish fails.
@@ -34,7 +36,7 @@ func (t *Transport) OpenProducer(context.Context) (transport.Producer, error) {
 	if _, err := t.admin(); err != nil {
 		return nil, err
 	}
-	p := &producer{t: t}
+	p := &producer{t: t, batches: sync.Pool{New: func() any { return new(batch) }}}
 	cl, err := t.client(
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerBatchCompression(codecs[t.o.Compression]),
@@ -80,10 +82,8 @@ func (p *producer) Publish(ctx context.Context, topic string, msgs ...*message.M
 		return fmt.Errorf("publish to %q: %w", topic, err)
 	}
 
-	records := make([]*kgo.Record, len(msgs))
-	for i, m := range msgs {
-		records[i] = recordOf(topic, m)
-	}
+	b := p.batches.Get().(*batch) //nolint:forcetypeassert // nothing else is put in
+	records := b.fill(topic, msgs)
 	done := make(chan kgo.ProduceResults, 1)
 	go func() { done <- p.cl.ProduceSync(ctx, records...) }()
 	var failed []transport.PublishFailure
@@ -101,23 +101,13 @@ func (p *producer) Publish(ctx context.Context, topic string, msgs ...*message.M
 	if len(failed) > 0 {
 		return &transport.PublishError{Topic: topic, Failed: failed}
 	}
+	p.batches.Put(b) // all is confirmed: nobody reads it any more
 	return nil
 }
 
 type result struct {
 	i   int
 	err error
-}
-
-func recordOf(topic string, m *message.Message) *kgo.Record {
-	r := &kgo.Record{Topic: topic, Value: m.Payload, Headers: recordHeaders(m.UUID, m.Metadata)}
-	if key := m.Metadata.Get(transport.KeyHeader); key != "" {
-		r.Key = []byte(key)
-	}
-	if m.Payload != nil {
-		r.Value = append(make([]byte, 0, len(m.Payload)), m.Payload...) // the caller may change it when its context ends
-	}
-	return r
 }
 
 // failure sorts one message's error.

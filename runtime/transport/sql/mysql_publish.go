@@ -88,6 +88,7 @@ type writerMySQL struct {
 	topic audience
 	step  int64 // between the ids of two rows of one INSERT of tx
 
+	rows  strings.Builder // of the INSERT; numbers as they are, the rest is in args
 	parts []int64
 	args  []any
 	bytes int
@@ -100,21 +101,25 @@ func (w *writerMySQL) add(ctx context.Context, part int64, id, key string, heade
 			return err
 		}
 	}
+	if len(w.parts) > 0 {
+		w.rows.WriteByte(',')
+	}
+	w.rows.WriteByte('(')
+	w.rows.WriteString(joined([]int64{w.topic.id, w.topic.gen, part}))
+	w.rows.WriteString(",?,?,?,?)")
 	w.parts = append(w.parts, part)
 	w.bytes += size
-	w.args = append(w.args, w.topic.id, w.topic.gen, part, bytesOf(id), bytesOf(key), headers, payload)
+	w.args = append(w.args, exact(id), exact(key), headers, payload)
 	return nil
 }
 
 // flush relies on this: the ids of one INSERT that names its rows are given
 // out together, each so much above the one before as the server says.
 func (w *writerMySQL) flush(ctx context.Context) error {
-	n := len(w.parts)
-	if n == 0 {
+	if len(w.parts) == 0 {
 		return nil
 	}
-	const row = "(?, ?, ?, ?, ?, ?, ?)"
-	res, err := w.db.exec(ctx, w.tx, `INSERT INTO leat_messages (topic_id, gen, part, uuid, "key", headers, payload) VALUES `+strings.Repeat(row+", ", n-1)+row, w.args...)
+	res, err := w.tx.ExecContext(ctx, "INSERT INTO "+w.db.Table("leat_messages")+" (topic_id, gen, part, uuid, `key`, headers, payload) VALUES "+w.rows.String(), w.args...)
 	if err != nil {
 		return err
 	}
@@ -132,6 +137,7 @@ func (w *writerMySQL) flush(ctx context.Context) error {
 			writeNumbers(&b, w.topic.id, group, part, id+int64(i)*w.step)
 		}
 	}
+	w.rows.Reset()
 	w.parts, w.args, w.bytes = w.parts[:0], w.args[:0], 0
 	if len(w.topic.groups) == 0 {
 		return nil
