@@ -141,7 +141,7 @@ func (k *amqpKind) source(cfg transport.ConsumerConfig, log wm.LoggerAdapter) (*
 		Queue:           wmamqp.QueueConfig{GenerateName: func(topic string) string { return queues[topic] }},
 		Consume:         wmamqp.ConsumeConfig{Qos: wmamqp.QosConfig{PrefetchCount: k.Prefetch}},
 		TopologyBuilder: trusting{},
-	}, log)
+	}, hearing{log, lost})
 	if err != nil {
 		return nil, refuseAMQP(err)
 	}
@@ -160,6 +160,31 @@ func (k *amqpKind) source(cfg transport.ConsumerConfig, log wm.LoggerAdapter) (*
 		}
 	}()
 	return &source{sub: sub, read: readNotes, lost: lost, cut: line.cut}, nil
+}
+
+// hearing is a logger that hears what a Subscriber tells nobody else: that a
+// subscription has ended, or could not begin. It tries again, for ever.
+type hearing struct {
+	wm.LoggerAdapter
+
+	gone chan<- error
+}
+
+// Error passes on.
+func (h hearing) Error(msg string, err error, fields wm.LogFields) {
+	switch msg {
+	case "Failed to open channel", "Failed to start consuming messages", "Channel closed, stopping ProcessMessages":
+		select {
+		case h.gone <- errors.Join(errNoDelivery, err):
+		default:
+		}
+	}
+	h.LoggerAdapter.Error(msg, err, fields)
+}
+
+// With keeps listening.
+func (h hearing) With(fields wm.LogFields) wm.LoggerAdapter {
+	return hearing{h.LoggerAdapter.With(fields), h.gone}
 }
 
 // trusting builds no topology: that is Declare's.

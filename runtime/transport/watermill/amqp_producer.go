@@ -110,6 +110,7 @@ func (p *amqpProducer) Publish(ctx context.Context, topic string, msgs ...*messa
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	msgs = copies(msgs) //nolint:contextcheck // a message has its own
 	for at := 0; at < len(msgs); at += amqpWindow {
 		batch := msgs[at:min(len(msgs), at+amqpWindow)]
 		if err := p.window(ctx, topic, batch, at, failed); err != nil {

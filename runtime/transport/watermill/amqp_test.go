@@ -177,6 +177,14 @@ func TestAMQPQueueDeleted(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "m", ds[0].ID)
 	require.NoError(t, c.Close(t.Context()))
+
+	c, err = tr.OpenConsumer(t.Context(), transport.ConsumerConfig{
+		Topics: []string{"t" + unique()}, Group: "g", Topology: transport.TopologyOff, Prefetch: 4, Base: context.WithoutCancel(t.Context()),
+	})
+	require.NoError(t, err)
+	_, err = r.receive(c)
+	require.ErrorContains(t, err, "queue deleted", "it was never there")
+	require.NoError(t, c.Close(t.Context()))
 }
 
 // A connection that is lost ends the consumer, and the next one knows what is

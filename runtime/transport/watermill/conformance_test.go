@@ -120,7 +120,7 @@ func TestConformance_kinds(t *testing.T) {
 			url := brokertest.URL(t, k.broker)
 			report := transporttest.Check(t.Context(), transporttest.Options{
 				Short: testing.Short() || os.Getenv("LEAT_SOAK") == "", Merges: merges(k.broker),
-				Patience: 20 * time.Second, Takeover: 3 * time.Second, Parallel: cmp.Or(k.parallel, 2),
+				Patience: 40 * time.Second, Takeover: 3 * time.Second, Parallel: cmp.Or(k.parallel, 2),
 				Open: func(transporttest.TB) transporttest.Broker {
 					b := transporttest.Broker{Transport: func(tb transporttest.TB) transport.Transport {
 						tr, err := k.open(url)

@@ -1,6 +1,7 @@
 package watermill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,16 +96,9 @@ func (t *adapter) subscribe(cfg transport.ConsumerConfig) (*consumer, error) {
 		if src.claims == nil {
 			c.begin(place{topic, 0})
 		}
-		for range n {
-			messages, err := src.sub.Subscribe(ctx, topic)
-			if messages == nil && err == nil {
-				err = errors.New("the subscriber gives no channel")
-			}
-			if err != nil {
-				_ = c.Close(cfg.Base)
-				return nil, fmt.Errorf("subscribe to topic %q: %w", topic, err)
-			}
-			c.pumps.Go(func() { c.pump(&subscription{topic: topic, messages: messages, taken: make(chan struct{}, 1)}) })
+		if err := c.open(ctx, topic, n); err != nil {
+			_ = c.Close(cfg.Base)
+			return nil, fmt.Errorf("subscribe to topic %q: %w", topic, err)
 		}
 	}
 	if src.lost != nil {
@@ -117,6 +111,26 @@ func (t *adapter) subscribe(cfg transport.ConsumerConfig) (*consumer, error) {
 		}()
 	}
 	return c, nil
+}
+
+// open subscribes n times, all at once: each may be a few round trips to a
+// broker, which nobody has time for one after the other.
+func (c *consumer) open(ctx context.Context, topic string, n int) error {
+	errs := make([]error, n)
+	var calls sync.WaitGroup
+	for i := range errs {
+		calls.Go(func() {
+			messages, err := await(ctx, func() (<-chan *message.Message, error) { return c.src.sub.Subscribe(ctx, topic) }, nil)
+			if messages == nil && err == nil {
+				err = errors.New("the subscriber gives no channel")
+			}
+			if errs[i] = err; err == nil {
+				c.pumps.Go(func() { c.pump(&subscription{topic: topic, messages: messages, taken: make(chan struct{}, 1)}) }) //nolint:contextcheck // it pumps until the consumer ends
+			}
+		})
+	}
+	calls.Wait()
+	return cmp.Or(errs...)
 }
 
 // once has later calls return what the first one did.
@@ -154,17 +168,19 @@ func (c *consumer) look() {
 // fail ends the consumer; true if it has failed before.
 func (c *consumer) fail(err error) (before bool) {
 	c.mu.Lock()
+	before = c.err != nil
+	c.mu.Unlock()
+	if !before && err != transport.ErrClosed { //nolint:errorlint // it is ours: leave revokes when acks are through
+		c.revoke() // before Receive says why
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.err != nil {
-		c.mu.Unlock()
 		return true
 	}
 	c.err = err
 	close(c.ended)
 	c.look()
-	c.mu.Unlock()
-	if err != transport.ErrClosed { //nolint:errorlint // it is ours: leave revokes when acks are through
-		c.revoke()
-	}
 	return false
 }
 

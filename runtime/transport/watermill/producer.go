@@ -1,8 +1,10 @@
 package watermill
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -32,6 +34,7 @@ func (p *producer) Publish(ctx context.Context, topic string, msgs ...*message.M
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	msgs = copies(msgs) //nolint:contextcheck // a message has its own
 	if !p.single {
 		err := awaitErr(ctx, func() error { return p.pub.Publish(topic, msgs...) })
 		if err != nil && p.permanent(err) && len(msgs) == 1 {
@@ -51,6 +54,18 @@ func (p *producer) Publish(ctx context.Context, topic string, msgs ...*message.M
 		}
 	}
 	return nil
+}
+
+// copies are what a call may still read when Publish has given it up, and the
+// messages are their caller's again.
+func copies(msgs []*message.Message) []*message.Message {
+	out := make([]*message.Message, len(msgs))
+	for i, m := range msgs {
+		out[i] = message.NewMessage(m.UUID, bytes.Clone(m.Payload))
+		out[i].Metadata = maps.Clone(m.Metadata)
+		out[i].SetContext(m.Context())
+	}
+	return out
 }
 
 // refusedName is the answer to a name that no later try can help.
