@@ -18,7 +18,7 @@ const (
 	StateStarting     State = "starting"     // has not reached its broker yet
 	StateRunning      State = "running"      // takes and handles messages
 	StateHeld         State = "held"         // partitions paused: too much waits behind failing messages
-	StateBlocked      State = "blocked"      // an output, a dead letter, a store or the broker does not take what it must
+	StateBlocked      State = "blocked"      // an output, a dead letter, a store or the broker does not take what it must, or a partition cannot be read
 	StateReconnecting State = "reconnecting" // the broker is lost
 	StateDraining     State = "draining"     // finishes what runs
 	StateStopped      State = "stopped"
@@ -144,6 +144,13 @@ func (c *consumer) snapshot() Status {
 	if s.State == StateRunning {
 		for what, t := range c.troubles {
 			s.State, s.Since, s.Why = StateBlocked, t.since, what+": "+t.text
+		}
+	}
+	if s.State == StateRunning && s.Connected {
+		if p, ok := c.session.c.(transport.Partial); ok {
+			if why, since := p.LeftOut(); why != "" {
+				s.State, s.Since, s.Why = StateBlocked, since, why
+			}
 		}
 	}
 	if s.State == StateRunning && c.over {

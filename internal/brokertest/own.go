@@ -16,10 +16,11 @@ import (
 // Brokers are the brokers of one test, which may do to them what others would
 // not stand. Its methods fail the test on an error, so they are for the test's
 // own goroutine. Names are those of scripts/brokers; single nodes of kafka3
-// are kafka3-1 to kafka3-3.
+// are kafka3-1 to kafka3-3, and so are those of rabbitmq3.
 type Brokers struct {
 	tb     testing.TB
 	script string
+	folder string // of all of them
 	env    []string
 	urls   map[string]string // by variable
 }
@@ -42,7 +43,7 @@ func Start(tb testing.TB, names ...string) *Brokers {
 	if err != nil {
 		tb.Fatalf("folder for brokers: %v", err)
 	}
-	b := &Brokers{tb: tb, script: script(tb), env: environment(run)}
+	b := &Brokers{tb: tb, script: script(tb), folder: run, env: environment(run)}
 	tb.Cleanup(func() {
 		b.run(context.Background(), "down")       // the test's context has ended
 		if err := os.RemoveAll(run); err != nil { //nolint:gosec // it was made above
@@ -93,9 +94,9 @@ func script(tb testing.TB) string {
 // URL is where a broker listens. It is the same for its whole life.
 func (b *Brokers) URL(name string) string {
 	b.tb.Helper()
-	cluster, node, single := strings.Cut(name, "-")
-	url := b.urls[variables[cluster]]
-	if single {
+	url := b.urls[variables[name]]
+	if cluster, node, single := strings.Cut(name, "-"); single && url == "" {
+		url = b.urls[variables[cluster]]
 		scheme, addresses, _ := strings.Cut(url, "://")
 		all := strings.Split(addresses, ",")
 		if n, err := strconv.Atoi(node); err == nil && n >= 1 && n <= len(all) {
@@ -107,6 +108,9 @@ func (b *Brokers) URL(name string) string {
 	}
 	return url
 }
+
+// Data is the folder where a broker has its data, and what was made with them.
+func (b *Brokers) Data(name string) string { return filepath.Join(b.folder, name, "data") }
 
 // Kill ends brokers by SIGKILL; their data stays.
 func (b *Brokers) Kill(names ...string) { b.tb.Helper(); b.each("kill", names) }

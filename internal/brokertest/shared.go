@@ -10,18 +10,20 @@ import (
 // variables has, by the names of scripts/brokers, where the URLs of brokers
 // are looked up.
 var variables = map[string]string{
-	"kafka":    "LEAT_TEST_KAFKA",
-	"kafka3":   "LEAT_TEST_KAFKA3",
-	"rabbitmq": "LEAT_TEST_AMQP",
-	"postgres": "LEAT_TEST_POSTGRES",
-	"mariadb":  "LEAT_TEST_MYSQL",
-	"redis":    "LEAT_TEST_REDIS",
+	"kafka":        "LEAT_TEST_KAFKA",
+	"kafka3":       "LEAT_TEST_KAFKA3",
+	"kafka-secure": "LEAT_TEST_KAFKA_SECURE",
+	"rabbitmq":     "LEAT_TEST_AMQP",
+	"rabbitmq3":    "LEAT_TEST_AMQP3",
+	"postgres":     "LEAT_TEST_POSTGRES",
+	"mariadb":      "LEAT_TEST_MYSQL",
+	"redis":        "LEAT_TEST_REDIS",
 }
 
-// URL is where the shared broker of a name listens: kafka, kafka3, rabbitmq,
-// postgres, mariadb or redis. Other tests use it at the same time, so names in
-// it must be the test's own. Where none is configured the test is skipped;
-// where CI is set, it fails.
+// URL is where the shared broker of a name listens: kafka, kafka3,
+// kafka-secure, rabbitmq, rabbitmq3, postgres, mariadb or redis. Other tests use
+// it at the same time, so names in it must be the test's own. Where none is
+// configured the test is skipped; where CI is set, it fails.
 func URL(tb testing.TB, name string) string {
 	tb.Helper()
 	variable, known := variables[name]

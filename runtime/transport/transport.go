@@ -89,6 +89,14 @@ type Consumer interface {
 	Close(ctx context.Context) error
 }
 
+// Partial is a [Consumer] that may have to leave out a part of what it should
+// read, such as a partition that nobody leads, while it reads the rest.
+type Partial interface {
+	// LeftOut says what is left out and why, and since when; empty if nothing
+	// is. It is asked whenever somebody looks at the status, and must not wait.
+	LeftOut() (why string, since time.Time)
+}
+
 // Producer publishes. All methods are safe for concurrent use.
 type Producer interface {
 	// Publish returns nil when the broker has confirmed every message. Else

@@ -6,13 +6,13 @@ url() { call "$1" url; }
 print_status() {
 	local name member state
 	for name in "${BROKERS[@]}"; do
-		! left_to_user "$name" || printf '%-9s yours: %s is set\n' "$name" "${VARIABLE[$name]}"
+		! left_to_user "$name" || printf '%-12s yours: %s is set\n' "$name" "${VARIABLE[$name]}"
 		for member in $(members "$name"); do
 			[[ -d $RUN/$member ]] || continue
 			state=stopped
 			! alive "$member" || state=running
 			! paused "$member" || state=paused
-			printf '%-9s %-8s %-8s %s\n' "$member" "$state" "${PID:--}" "$(url "$member")"
+			printf '%-12s %-8s %-8s %s\n' "$member" "$state" "${PID:--}" "$(url "$member")"
 		done
 	done
 }

@@ -63,6 +63,7 @@ func (c *consumer) revoked(ctx context.Context, _ *kgo.Client, lost map[string][
 				leaving = append(leaving, s)
 			}
 		}
+		c.letGo(lost)
 	})
 	if len(leaving) == 0 {
 		return
@@ -113,6 +114,7 @@ func (c *consumer) lost(_ context.Context, _ *kgo.Client, lost map[string][]int3
 			}
 		}
 		c.remove(gone)
+		c.letGo(lost)
 	})
 	for _, s := range gone {
 		s.a.Revoke()
@@ -164,6 +166,7 @@ func (c *consumer) remove(gone []*spell) {
 	}
 	c.spells = slices.DeleteFunc(c.spells, func(s *spell) bool { return slices.Contains(gone, s) })
 	c.first = 0
+	c.tellLeft()
 }
 
 // newSpell begins to own a partition. c.mu is held.

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,12 +108,27 @@ func isPermanent(err error) bool {
 	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
 	_, host := errors.AsType[x509.HostnameError](err)
 	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
-	return certificate || authority || host || noTLS
+	return certificate || authority || host || noTLS || wantsCertificate(err)
 }
 
-// from names the brokers that were asked, where none has answered.
+// wantsCertificate tells whether a broker refuses the client's certificate, or
+// misses one. The alert that says so has no type that could be asked for.
+func wantsCertificate(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == remoteAlert && strings.Contains(op.Error(), "certificate")
+}
+
+// remoteAlert is the operation of errors by which the other side of TLS ends it.
+const remoteAlert = "remote error"
+
+// refusals are answers to a login.
+var refusals = []error{kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState}
+
+// from names the brokers that were asked, where none has let us in.
 func (t *Transport) from(err error) error {
-	if _, answer := errors.AsType[*kerr.Error](err); err == nil || answer || transport.Refused(err) {
+	_, answer := errors.AsType[*kerr.Error](err)
+	login := slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) })
+	if err == nil || answer && !login || transport.Refused(err) {
 		return err
 	}
 	return fmt.Errorf("brokers %s: %w", strings.Join(t.o.Brokers, ","), err)
@@ -125,9 +142,17 @@ func hintOf(err error) string {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return "the broker takes the connection and does not answer: see that Kafka is what listens there"
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
-		return "see username and password"
+		return "the broker does not take this login: see username and password, or sasl.token"
+	case errors.Is(err, kerr.IllegalSaslState):
+		return "the broker wants no login at this port: leave sasl out, or name the port that has one"
 	case errors.Is(err, kerr.UnsupportedSaslMechanism):
 		return "see sasl.mechanism"
+	case unlike:
+		return "see tls and sasl, and that the port is one for them"
+	case strings.Contains(err.Error(), "tls alert record"):
+		return "the port is one for TLS: add tls: {}"
+	case wantsCertificate(err):
+		return "the broker wants a certificate of this client that it trusts: see tls.cert and tls.key"
 	case noTLS:
 		return "the broker does not speak TLS at this port: leave tls out, or name its TLS port"
 	case errors.Is(err, kerr.InconsistentGroupProtocol):

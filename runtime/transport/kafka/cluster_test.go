@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/leat-io/leat/internal/brokertest"
 	"github.com/leat-io/leat/runtime/transport"
+	"github.com/leat-io/leat/runtime/transport/history"
 )
 
 // traffic publishes and consumes for as long as a test breaks something.
@@ -108,6 +112,28 @@ func (tf *traffic) lostNone() {
 // node is the broker with an id of a cluster of three.
 func node(id int32) string { return fmt.Sprint("kafka3-", id) }
 
+// createOn makes the world's topic one with a partition on each of these
+// brokers, and no copies.
+func (w *world) createOn(brokers ...int32) {
+	w.t.Helper()
+	w.topic += "-single"
+	req := kmsg.NewPtrCreateTopicsRequest()
+	rt := kmsg.NewCreateTopicsRequestTopic()
+	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = w.topic, -1, -1
+	for i, broker := range brokers {
+		a := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
+		a.Partition, a.Replicas = int32(i), []int32{broker}
+		rt.ReplicaAssignment = append(rt.ReplicaAssignment, a)
+	}
+	one := kmsg.NewCreateTopicsRequestTopicConfig()
+	one.Name, one.Value = "min.insync.replicas", new("1")
+	rt.Configs = append(rt.Configs, one)
+	req.Topics = append(req.Topics, rt)
+	made, err := req.RequestWith(within(w.t), w.raw)
+	require.NoError(w.t, err)
+	require.NoError(w.t, kerr.ErrorForCode(made.Topics[0].ErrorCode))
+}
+
 // TestCluster breaks brokers of a cluster of three, one case after the other.
 // K4 and K5 take minutes on a busy machine, and so wait for LEAT_SOAK.
 //
@@ -154,6 +180,22 @@ func TestCluster(t *testing.T) {
 		}
 		tf.flows("after all", 100)
 		tf.lostNone()
+	})
+	t.Run("a partition whose only copy is down", func(t *testing.T) {
+		w := newWorld(t, url, 1)
+		w.createOn(1, 2)
+		w.put(0, "a")
+		w.put(1, "b")
+		brokers.Kill(node(2))
+		s := w.site()
+		p := s.start("one", "--set=http.listen=127.0.0.1:0", "--set=consumers.c.dead_letter=drop")
+		p.until("its consumer is blocked", func() bool { return strings.Contains(p.status(), `"state": "blocked"`) })
+		require.Contains(t, p.status(), `partitions [1] have no leader`)
+		p.until("the other partition is read", func() bool { return s.count(history.Done, "") == 1 })
+		brokers.Up(node(2))
+		p.until("it is read when it has a leader", func() bool { return s.count(history.Done, "") == 2 })
+		p.until("its consumer runs", func() bool { return strings.Contains(p.status(), `"state": "running"`) })
+		p.stop()
 	})
 	t.Run("K13 two of three down", func(t *testing.T) {
 		w := newWorld(t, url, 1)

@@ -48,9 +48,11 @@ type consumer struct {
 	crowd      int           // unsettled deliveries beyond which commits do not linger
 	late       atomic.Uint64 // settlements that came when their partition had gone
 	outOfRange atomic.Uint64 // offsets that were gone before they were read
+	partial    atomic.Pointer[leftOut]
 
 	mu       sync.Mutex
 	spells   []*spell
+	left     map[string][]int32 // partitions that are ours and cannot be read yet
 	pins     pins
 	first    int    // which spell Receive begins with
 	held     int    // handed out and not settled
@@ -62,7 +64,10 @@ type consumer struct {
 	interrupted bool // the client has lost the group, and not come back yet
 }
 
-var _ transport.Consumer = (*consumer)(nil)
+var (
+	_ transport.Consumer = (*consumer)(nil)
+	_ transport.Partial  = (*consumer)(nil)
+)
 
 // joinPatience is how long opening waits for the group, which others may hold
 // up; after that it joins in the background.
@@ -102,7 +107,7 @@ func (t *Transport) join(ctx context.Context, cfg transport.ConsumerConfig) (*co
 	c := &consumer{
 		t: t, cfg: cfg, log: cfg.Log.With("group", cfg.Group),
 		turn: make(chan struct{}, 1), tell: make(chan struct{}, 1), hurry: make(chan struct{}, 1), over: make(chan struct{}), made: make(chan struct{}), in: make(chan struct{}, 1), out: make(chan error, 1),
-		crowd: max(4*cfg.Prefetch, 2048),
+		crowd: max(4*cfg.Prefetch, 2048), left: map[string][]int32{},
 		pins:  pins{limit: pinFactor * cfg.PrefetchBytes},
 		bombs: &inflater{Decompressor: bounded, limit: int64(t.o.MaxBatchBytes)},
 	}

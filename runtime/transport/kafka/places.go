@@ -95,27 +95,11 @@ func (c *consumer) settleIn(ctx context.Context, offsets map[string]map[int32]kg
 		}
 		if len(left) > 0 {
 			c.log.Warn("partitions without a position have no leader: they are read when they have one", "topic", topic, "partitions", left)
-			go c.lookAgain(c.cl.Context(), topic, left) //nolint:contextcheck // it outlives this session of the group
+			c.leaveOut(topic, left)
+			go c.lookAgain(c.cl.Context(), topic) //nolint:contextcheck // it outlives this session of the group
 		}
 	}
 	return found, nil
-}
-
-// lookAgain ends the consumer when one of these partitions can be asked where
-// it begins and ends: whoever supervises it opens it again, and it finds their
-// places.
-func (c *consumer) lookAgain(ctx context.Context, topic string, parts []int32) {
-	for tries := 0; pause(ctx, tries) == nil; tries++ {
-		ends, _ := listed(ctx, c.adm.ListEndOffsets, topic)
-		for _, part := range parts {
-			if _, ok := ends[part]; ok {
-				c.mu.Lock()
-				c.fail(fmt.Errorf("partition %d of topic %q has a leader again: the group is joined anew to read it", part, topic))
-				c.mu.Unlock()
-				return
-			}
-		}
-	}
 }
 
 // own makes the spells.

@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -84,6 +85,7 @@ func TestPartitionWithoutLeader(t *testing.T) {
 			w.put(2, "c")
 			require.ElementsMatch(t, []string{"a", "c"}, payloads(w.receive(c, 2)))
 			require.Contains(t, log.String(), "partitions without a position have no leader")
+			require.Contains(t, leftOut(c), w.topic+`": partitions [1] have no leader`)
 			heal()
 			_, err := c.Receive(within(t), 10, 1<<20)
 			require.ErrorContains(t, err, "partition 1 of topic")
@@ -91,9 +93,41 @@ func TestPartitionWithoutLeader(t *testing.T) {
 			require.False(t, transport.Refused(err), "it is opened again")
 			require.NoError(t, c.Close(within(t)))
 			c = w.join(tr, begin)
+			require.Empty(t, leftOut(c))
 			w.put(1, "b")
 			require.ElementsMatch(t, []string{"a", "b", "c"}, payloads(w.receive(c, 3)))
 		})
+	}
+}
+
+// leftOut is what a consumer says that it cannot read.
+func leftOut(c transport.Consumer) string {
+	why, _ := c.(transport.Partial).LeftOut() //nolint:forcetypeassert // it is ours
+	return why
+}
+
+// TestPartitionWithoutLeaderMoves: whoever owns it says that it is not read,
+// and nobody else.
+func TestPartitionWithoutLeaderMoves(t *testing.T) {
+	t.Parallel()
+	w, cluster := fake(t, 3)
+	w.o.Balancers = []string{"range"} // in the order of the members' names
+	leaderless(cluster, 1, func(int32) int64 { return 0 })
+	var members []transport.Consumer
+	says := func() (out []bool) {
+		for _, c := range members {
+			out = append(out, leftOut(c) != "")
+		}
+		return out
+	}
+	for _, step := range []struct {
+		joins string
+		says  []bool
+	}{{"c", []bool{true}}, {"a", []bool{false, true}}, {"b", []bool{false, false, true}}} {
+		members = append(members, w.join(w.connect(), func(c *transport.ConsumerConfig) {
+			c.Instance = transport.Instance{ID: step.joins, Set: true}
+		}))
+		eventually(t, "its owner says so when there is "+step.joins, func() bool { return slices.Equal(step.says, says()) })
 	}
 }
 

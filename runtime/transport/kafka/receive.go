@@ -159,6 +159,10 @@ func (c *consumer) sort(fetches kgo.Fetches) error {
 					continue
 				}
 				s.enqueue(fp.Records, bytes)
+				if s.stuck != "" {
+					s.stuck = ""
+					c.tellLeft()
+				}
 			}
 		}
 	}
@@ -183,8 +187,11 @@ func (c *consumer) fault(s *spell, topic string, fp *kgo.FetchPartition) error {
 	case errors.Is(err, kerr.FencedInstanceID):
 		return c.fenced()
 	case isLarge && s != nil:
-		c.log.Error("partition stands still: a compressed batch is larger than max_batch_bytes; raise that, or set the group's position behind it",
-			"topic", topic, "partition", fp.Partition, "offset", large.Offset, "next_offset", large.NextOffset, "max_batch_bytes", c.t.o.MaxBatchBytes)
+		if s.stuck == "" {
+			s.stuck = fmt.Sprintf("a compressed batch at offset %d is larger than max_batch_bytes (%d): raise that, or set the group's position to %d", large.Offset, c.t.o.MaxBatchBytes, large.NextOffset)
+			c.log.Error("partition stands still", "topic", topic, "partition", fp.Partition, "why", s.stuck)
+			c.tellLeft()
+		}
 		return nil
 	case isLoss:
 		return fmt.Errorf("%w: the position is looked up again", loss)

@@ -61,6 +61,15 @@ func fake(t *testing.T, partitions int32) (*world, *kfake.Cluster) {
 	return newWorld(t, "kafka://"+strings.Join(c.ListenAddrs(), ","), partitions), c
 }
 
+// cluster is a fake with options of its own, and a topic.
+func cluster(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(time.Second), kfake.SeedTopics(2, "orders")}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
 func newWorld(t *testing.T, url string, partitions int32) *world {
 	t.Helper()
 	w := &world{t: t, o: options(url)}

@@ -120,6 +120,8 @@ func (o *Options) dial(ctx context.Context, network, address string) (net.Conn, 
 		return conn, nil
 	case certificate:
 		return nil, fmt.Errorf("TLS with %s: %w: the certificate has to be signed by an authority of tls.ca, or one of the system, for the host that is dialed or tls.server_name", address, err)
+	case ok && dialed.Op == remoteAlert:
+		return nil, fmt.Errorf("TLS with %s: %w", address, err)
 	case !ok || dialed.Op != "dial":
 		return nil, fmt.Errorf("TLS with %s, which may not speak it at this port: %w", address, err)
 	}

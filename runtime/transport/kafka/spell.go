@@ -36,6 +36,8 @@ type spell struct {
 	told    uint64 // of those, the ones a commit has covered
 	passed  uint64 // of those, the last that no Settle will have committed
 
+	stuck string // why it cannot be read on; empty if it can
+
 	paused, leaving, frozen bool
 	stopped                 bool          // the client fetches nothing of it
 	idle                    chan struct{} // closed when it is leaving and nothing is open

@@ -186,10 +186,10 @@ func (t *Transport) settings(ctx context.Context, topic string) (topicSettings, 
 	}
 	if mode == "" || mode == transport.TopologyDeclare {
 		if err := t.declareTopic(ctx, transport.TopologyDeclare, transport.Declaration{Topic: topic}); err != nil {
-			return known, refuse(err)
+			return known, refuse(t.from(err))
 		}
 	} else if _, err := t.describe(ctx, topic); err != nil {
-		return known, refuse(err)
+		return known, refuse(t.from(err))
 	}
 	known.maxBytes = int32(t.o.MaxMessageBytes) //nolint:gosec // bounded by the options
 	if n := t.maxBytes(ctx, topic); n > 0 {

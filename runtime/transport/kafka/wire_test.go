@@ -289,6 +289,12 @@ func TestBombs(t *testing.T) {
 		settle(t, c, transport.Ack, d)
 	}
 	w.quiet(c)
-	require.Contains(t, log.String(), "a compressed batch is larger than max_batch_bytes")
+	require.Contains(t, log.String(), "a compressed batch at offset 0 is larger than max_batch_bytes")
 	require.Contains(t, log.String(), "partition=1")
+	partial, ok := c.(transport.Partial)
+	require.True(t, ok)
+	why, since := partial.LeftOut()
+	require.Contains(t, why, "stands still: a compressed batch at offset 0")
+	require.Contains(t, why, "set the group's position to 1")
+	require.NotZero(t, since)
 }

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -133,6 +136,34 @@ func (s *site) start(name string, args ...string) *process {
 func (p *process) saying(text string) {
 	p.t.Helper()
 	p.until("it says "+text, func() bool { return strings.Contains(p.out.String(), text) })
+}
+
+// tells is saying, where a log may have quoted the text.
+func (p *process) tells(text string) {
+	p.t.Helper()
+	p.until("it says "+text, func() bool { return strings.Contains(strings.ReplaceAll(p.out.String(), `\"`, `"`), text) })
+}
+
+// listening is where a worker that was started with http says that it listens.
+var listening = regexp.MustCompile(`"http":"(http://[^"]+)"`)
+
+// status is its /statusz; empty if it does not answer.
+func (p *process) status() string {
+	p.t.Helper()
+	at := listening.FindStringSubmatch(p.out.String())
+	if at == nil {
+		return ""
+	}
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, at[1]+"/statusz", nil)
+	require.NoError(p.t, err)
+	resp, err := new(http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(p.t, err)
+	return string(body)
 }
 
 // until waits while the worker runs.
