@@ -157,7 +157,7 @@ func (c contest) engine(ctx context.Context, b *testing.B, at, topic string, h m
 	require.NoError(b, err)
 	router := runtime.NewRouter(runtime.Options{})
 	require.NoError(b, router.Consume("h", tr, topic, h, transport.Policy{
-		Group: "engine", Concurrency: 64, DeadLetter: transport.DeadLetter{Mode: transport.DeadBlock},
+		Group: "engine", Concurrency: 256, DeadLetter: transport.DeadLetter{Mode: transport.DeadBlock},
 	}))
 	ended := make(chan error, 1)
 	go func() { ended <- router.Run(ctx) }()
