@@ -3,7 +3,6 @@ package watermill_test
 import (
 	"cmp"
 	"context"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +37,16 @@ type kind struct {
 	inFlight     int // messages of a topic; 0: as many as one likes
 	// required are run, besides those of all kinds.
 	required []string
+	// own: it needs a server that nobody else uses.
+	own bool
+}
+
+func (k *kind) url(t *testing.T) string {
+	t.Helper()
+	if k.own {
+		return brokertest.Start(t, k.broker).URL(k.broker)
+	}
+	return brokertest.URL(t, k.broker)
 }
 
 const (
@@ -46,8 +55,8 @@ const (
 	eager       = "sarama takes all partitions away at a rebalance: some come back to the member that held them"
 )
 
-// required are run on every kind. What needs more than a message in flight is
-// in TestKinds_… for those that have one.
+// required are run on every kind, and always; LEAT_SOAK has the others. What
+// needs more than a message in flight is in TestKinds_… for those that have one.
 var required = []string{"A1_no_loss", "A4_refused", "A6_exclusive", "D5_context", "H1_leave", "H5_no_leaks"}
 
 // sequential are the cases that hold one message at a time, or take what they hold.
@@ -81,7 +90,7 @@ func kinds() map[string]kind {
 		},
 		"watermill-postgres": {
 			broker:   "postgres",
-			parallel: 1, // a transaction that is open anywhere holds up all
+			parallel: 1, own: true, // a transaction that is open anywhere holds up all
 			config:   "{watermill-postgres: {url: %q, poll_interval: 20ms}}",
 			open: func(url string) (transport.Transport, error) {
 				return watermill.Postgres(watermill.SQLOptions{URL: config.NewSecret(url), PollInterval: 20 * time.Millisecond})
@@ -113,13 +122,16 @@ func hosts(url string) []string { return strings.Split(strings.TrimPrefix(url, "
 // with its reason, and the list is held against what has failed.
 func TestConformance_kinds(t *testing.T) {
 	t.Parallel()
-	soaks(t)
 	for name, k := range kinds() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url := brokertest.URL(t, k.broker)
+			url := k.url(t)
+			cases := k.cases
+			if !soaking() {
+				cases = slices.Concat(required, k.required)
+			}
 			report := transporttest.Check(t.Context(), transporttest.Options{
-				Short: testing.Short() || os.Getenv("LEAT_SOAK") == "", Merges: merges(k.broker),
+				Short: !soaking(), Merges: merges(k.broker),
 				Patience: 40 * time.Second, Takeover: 3 * time.Second, Parallel: cmp.Or(k.parallel, 2),
 				Open: func(transporttest.TB) transporttest.Broker {
 					b := transporttest.Broker{Transport: func(tb transporttest.TB) transport.Transport {
@@ -133,7 +145,7 @@ func TestConformance_kinds(t *testing.T) {
 					return b
 				},
 				Lacks: map[string]string{"Kill": "a Subscriber cannot be left without its knowing"},
-			}, k.cases...)
+			}, cases...)
 			t.Logf("transport conformance\n%v", report)
 			for _, res := range report {
 				if why := k.cannot[res.Case]; why != "" {
