@@ -4,7 +4,7 @@
 
 BROKERS_HOME=$(realpath -m "${LEAT_BROKERS_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/leat-brokers}")
 DEADLINE=${LEAT_BROKERS_DEADLINE:-60}
-BROKERS=(kafka rabbitmq postgres mariadb redis kafka3)
+BROKERS=(kafka rabbitmq postgres mariadb redis kafka3 kafka-secure rabbitmq3)
 DEFAULT_BROKERS=(kafka rabbitmq postgres mariadb)
 declare -A VARIABLE=(
 	[kafka]=LEAT_TEST_KAFKA
@@ -13,6 +13,8 @@ declare -A VARIABLE=(
 	[mariadb]=LEAT_TEST_MYSQL
 	[redis]=LEAT_TEST_REDIS
 	[kafka3]=LEAT_TEST_KAFKA3
+	[rabbitmq3]=LEAT_TEST_AMQP3
+	[kafka-secure]=LEAT_TEST_KAFKA_SECURE
 )
 
 # default_run prints a folder of this clone's own, the same at every call.
@@ -31,16 +33,16 @@ die() {
 
 known() {
 	local name
-	for name in "${BROKERS[@]}" kafka3-{1,2,3}; do
+	for name in "${BROKERS[@]}" {kafka3,rabbitmq3}-{1,2,3}; do
 		[[ $name != "$1" ]] || return 0
 	done
 	die "no broker is called $1; there are ${BROKERS[*]}"
 }
 
-# members NAME prints what runs under a name: itself, or the nodes of kafka3.
+# members NAME prints what runs under a name: itself, or the nodes of a cluster.
 members() {
 	case $1 in
-	kafka3) printf '%s\n' kafka3-{1,2,3} ;;
+	kafka3 | rabbitmq3) printf '%s\n' "$1"-{1,2,3} ;;
 	*) known "$1" && printf '%s\n' "$1" ;;
 	esac
 }
@@ -49,6 +51,7 @@ members() {
 kind() {
 	case $1 in
 	kafka*) echo kafka ;;
+	rabbitmq*) echo rabbitmq ;;
 	*) echo "$1" ;;
 	esac
 }

@@ -2,8 +2,14 @@
 # What is downloaded, once, into BROKERS_HOME. Each part is built beside its place and
 # renamed, so that what has its name is whole; after that no network is needed.
 
-SUITE=trixie # Debian 13
-PACKAGES=rabbitmq-server,postgresql-17,mariadb-server,redis-server
+SUITE=${LEAT_BROKERS_SUITE:-trixie} # of Debian
+case $SUITE in
+bookworm) POSTGRES=15 MYSQL=mariadb ;;
+trixie) POSTGRES=17 MYSQL=mariadb ;;
+sid) POSTGRES=18 MYSQL=mysql ;;
+*) die "LEAT_BROKERS_SUITE is $SUITE: there are bookworm, trixie and sid" ;;
+esac
+PACKAGES=rabbitmq-server,postgresql-$POSTGRES,$MYSQL-server,redis-server
 ROOT=$BROKERS_HOME/$SUITE-$(cksum <<<"$PACKAGES" | cut -d' ' -f1)
 KAFKA=$BROKERS_HOME/kafka-$(cksum "$LIB/kafka/pom.xml" | cut -d' ' -f1)
 
@@ -31,7 +37,7 @@ install_folder() {
 
 # install_root makes a Debian root of its own: the machine's packages and services
 # stay as they are, and every machine runs the same versions. In private namespaces,
-# as debootstrap mounts, and packages may start daemons.
+# as debootstrap mounts, and packages may start daemons. MySQL gets MariaDB's client by name.
 install_root() {
 	local root=$1 mirror proxy log=$BROKERS_HOME/install.log
 	mirror=$(debian_mirror)
@@ -43,6 +49,7 @@ install_root() {
 		debootstrap --variant=minbase --include="$PACKAGES" "$SUITE" "$root" "$mirror" >"$log" 2>&1 ||
 		die "debootstrap failed; the end of $log:
 $(tail -n 20 "$log")"
+	[[ $MYSQL == mariadb ]] || ln -s mysql "$root/usr/bin/mariadb"
 	printf '127.0.0.1 localhost\n' >"$root/etc/hosts"
 	: >"$root/etc/resolv.conf"
 	rm -rf --one-file-system "$root"/var/{cache/apt,lib/apt/lists,lib/mysql,lib/postgresql}/* \

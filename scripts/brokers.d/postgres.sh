@@ -6,7 +6,7 @@ postgres_user() { echo postgres; }
 postgres_uses() { echo client; }
 postgres_url() { echo "postgres://postgres@127.0.0.1:$(port "$1" client)/leat?sslmode=disable"; }
 
-POSTGRES_PATH=PATH=/usr/lib/postgresql/17/bin:/usr/bin:/bin
+POSTGRES_PATH=PATH=/usr/lib/postgresql/$POSTGRES/bin:/usr/bin:/bin
 
 # leat needs its password, all others come in without one.
 postgres_init() {

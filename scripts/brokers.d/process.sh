@@ -31,7 +31,7 @@ up_all() {
 	return "$failed"
 }
 
-# reserve_all NAME: before any start, as the nodes of kafka3 are told each other's ports.
+# reserve_all NAME: before any start, as the nodes of a cluster are told each other's ports.
 reserve_all() {
 	local member
 	for member in $(members "${1%-[123]}"); do
@@ -46,6 +46,11 @@ up_one() {
 		start "$member"
 	elif paused "$member"; then
 		signal_all "$member" CONT
+	fi
+	if [[ $member == rabbitmq3-* ]]; then
+		# shellcheck disable=SC2153 # of common.sh
+		within "$DEADLINE" ready_or_gone "$member" || true
+		alive "$member" || start "$member" # it ends at times when another node starts beside it
 	fi
 	await_ready "$member"
 	if declare -F "$(kind "$member")_setup" >/dev/null; then

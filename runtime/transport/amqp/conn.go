@@ -19,6 +19,7 @@ import (
 // conn is one connection, with what its handshake told of the broker.
 type conn struct {
 	*amqp091.Connection
+	node    node
 	raw     *deadlined
 	version version
 	blocked atomic.Pointer[string] // why the broker reads nothing of it; nil if it does
@@ -43,32 +44,61 @@ func (v version) atLeast(major, minor int) bool {
 	return v.major > major || v.major == major && v.minor >= minor
 }
 
-// dial connects once. role ends the connection's name at the broker.
+// dial tries each node once, until one lets us in. role ends the connection's
+// name at the broker. It is refused only where every node refuses: otherwise
+// another one may yet come back.
 func (t *Transport) dial(ctx context.Context, role string) (*conn, error) {
+	var failed []string
+	refused := 0
+	for _, n := range t.troubles.turns(t.target.nodes) {
+		c, err := t.dialNode(ctx, n, role)
+		if err == nil {
+			if failed != nil {
+				t.o.Log.WarnContext(ctx, "connected to another node of the broker", "connection", role, "node", n.address, "not_to", strings.Join(failed, "; "))
+			}
+			return c, nil
+		}
+		if ctx.Err() != nil || len(t.target.nodes) == 1 {
+			return nil, fmt.Errorf("amqp broker %s, vhost %q: %w", n.address, t.target.vhost, err)
+		}
+		t.troubles.note(n)
+		failed = append(failed, n.address+": "+err.Error())
+		if transport.Refused(err) {
+			refused++
+		}
+	}
+	err := fmt.Errorf("amqp broker, vhost %q, tried each of its hosts: %s", t.target.vhost, strings.Join(failed, "; "))
+	if refused == len(failed) {
+		return nil, transport.Refuse(err)
+	}
+	return nil, err
+}
+
+func (t *Transport) dialNode(ctx context.Context, n node, role string) (*conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, t.o.ConnectTimeout, fmt.Errorf("no answer within %s", t.o.ConnectTimeout))
 	defer cancel()
-	c, err := t.handshake(ctx, role)
+	c, err := t.handshake(ctx, n, role)
 	if err == nil {
 		return c, nil
 	}
 	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	return nil, fmt.Errorf("amqp broker %s, vhost %q: %w", t.target.address, t.target.vhost, explain(err))
+	return nil, explain(err)
 }
 
-func (t *Transport) handshake(ctx context.Context, role string) (*conn, error) {
-	raw, err := new(net.Dialer).DialContext(ctx, "tcp", t.target.address)
+func (t *Transport) handshake(ctx context.Context, n node, role string) (*conn, error) {
+	raw, err := new(net.Dialer).DialContext(ctx, "tcp", n.address)
 	if err != nil {
 		return nil, err
 	}
 	// The client library knows no context: a closed connection ends what it waits for.
 	free := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	defer free()
-	c := &conn{raw: &deadlined{Conn: raw, timeout: 2 * t.o.Heartbeat}, lost: make(chan struct{}), trials: make(chan struct{}, trials)}
+	c := &conn{node: n, raw: &deadlined{Conn: raw, timeout: 2 * t.o.Heartbeat}, lost: make(chan struct{}), trials: make(chan struct{}, trials)}
 	var stream net.Conn = c.raw
 	if t.target.secure {
-		config, err := t.o.tlsConfig(t.target.host)
+		config, err := t.o.tlsConfig(n.host)
 		if err != nil {
 			return nil, errors.Join(err, raw.Close())
 		}
@@ -108,6 +138,9 @@ func (c *conn) watch(closed <-chan *amqp091.Error, blocked <-chan amqp091.Blocki
 	for {
 		select {
 		case c.cause = <-closed:
+			if c.cause != nil {
+				t.troubles.note(c.node)
+			}
 			return
 		case b, ok := <-blocked:
 			switch {
@@ -136,15 +169,18 @@ func (c *conn) why() error {
 	return explain(c.cause)
 }
 
+// longestEnd bounds the wait for a broker that is to let a connection go. The
+// library would wait for as long as the broker's heartbeats come.
+const longestEnd = 5 * time.Second
+
 // end closes the connection by the end of ctx at the latest: what the broker
 // was not told of by then ends with the socket.
 func (c *conn) end(ctx context.Context) error {
-	deadline := time.Now().Add(5 * time.Second)
-	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
-		deadline = d
-	}
+	ctx, cancel := context.WithTimeout(ctx, longestEnd)
+	defer cancel()
 	cut := context.AfterFunc(ctx, func() { _ = c.raw.Close() })
 	defer cut()
+	deadline, _ := ctx.Deadline()
 	err := c.CloseDeadline(deadline)
 	_ = c.raw.Close()
 	<-c.lost

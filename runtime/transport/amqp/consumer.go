@@ -114,7 +114,7 @@ func (c *consumer) subscribe(ctx context.Context, topic string, session uint64) 
 // watch ends the consumer with its connection.
 func (c *consumer) watch() {
 	<-c.conn.lost
-	c.fail(fmt.Errorf("connection to broker %s: %w", c.t.target.address, c.conn.why()))
+	c.fail(fmt.Errorf("connection to broker %s: %w", c.conn.node.address, c.conn.why()))
 }
 
 // fail ends Receive with err, unless it has ended with another before. What

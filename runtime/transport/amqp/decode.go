@@ -8,6 +8,7 @@ import (
 
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/leat-io/leat/internal/amqptype"
 	"github.com/leat-io/leat/runtime/transport"
 )
 
@@ -50,7 +51,7 @@ func decode(in *amqp091.Delivery, d *transport.Delivery) {
 
 	h := make(transport.Headers, 0, len(table)+2)
 	id, own := table[idHeader].(string)
-	var types []typedHeader
+	var types []amqptype.Header
 	for name, v := range table {
 		name = original(table, name)
 		text, isString := v.(string)
@@ -66,14 +67,13 @@ func decode(in *amqp091.Delivery, d *transport.Delivery) {
 		case slices.Contains(counters, name):
 			continue
 		case !isString:
-			text = render(v)
-			types = append(types, typedHeader{name, v})
+			text = amqptype.Render(v)
+			types = append(types, amqptype.Header{Name: name, Value: v})
 		}
 		h = append(h, transport.Header{Name: name, Value: text})
 	}
 	if len(types) > 0 {
-		slices.SortFunc(types, func(a, b typedHeader) int { return strings.Compare(a.name, b.name) })
-		h = append(h, transport.Header{Name: typesHeader, Value: encodeTypes(types)})
+		h = append(h, transport.Header{Name: amqptype.Name, Value: amqptype.Encode(types)})
 	}
 	if id == "" {
 		id = in.MessageId

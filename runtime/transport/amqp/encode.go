@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/leat-io/leat/internal/amqptype"
 	"github.com/leat-io/leat/runtime/transport"
 )
 
@@ -44,22 +45,17 @@ func (t *Transport) encode(m *message.Message, frameSize int) (amqp091.Publishin
 		DeliveryMode: amqp091.Persistent, Timestamp: time.Now(), Body: m.Payload,
 		Headers: make(amqp091.Table, len(m.Metadata)+1),
 	}
-	types, odd := m.Metadata[typesHeader]
 	for name, v := range m.Metadata {
 		if len(name) > maxShort {
 			return p, fmt.Errorf("header name %q… has %d bytes, at most %d are legal", name[:32], len(name), maxShort)
 		}
-		if name == typesHeader || name == idHeader || setProperty(&p, name, v) {
+		if name == amqptype.Name || name == idHeader || setProperty(&p, name, v) {
 			continue
 		}
 		p.Headers[name] = v
 	}
-	if odd {
-		for _, h := range decodeTypes(types) {
-			if v, ok := p.Headers[h.name]; ok && v == render(h.value) {
-				p.Headers[h.name] = h.value
-			}
-		}
+	if types, odd := m.Metadata[amqptype.Name]; odd {
+		amqptype.Restore(p.Headers, types)
 	}
 	for name, other := range aside {
 		if v, ok := p.Headers[name]; ok {

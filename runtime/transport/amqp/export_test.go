@@ -3,6 +3,7 @@ package amqp
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -17,6 +18,30 @@ func Kill(c transport.Consumer) {
 	killed.late.end()
 	killed.late.stop()
 	_ = killed.conn.raw.Close()
+}
+
+// Trouble has a transport try other nodes before this one, for a while.
+func Trouble(tr transport.Transport, address string) {
+	t := tr.(*Transport)
+	for _, n := range t.target.nodes {
+		if n.address == address {
+			t.troubles.note(n)
+		}
+	}
+}
+
+// Turns is the order in which nodes would be tried.
+func Turns(tr transport.Transport) (addresses []string) {
+	t := tr.(*Transport)
+	for _, n := range t.troubles.turns(t.target.nodes) {
+		addresses = append(addresses, n.address)
+	}
+	return addresses
+}
+
+// Bind binds a queue to an exchange.
+func Bind(ctx context.Context, tr transport.Transport, exchange, queue string) error {
+	return tr.(*Transport).bind(ctx, exchange, "", queue)
 }
 
 // Queue names the queue of a group.
@@ -52,18 +77,6 @@ func Arguments(tr transport.Transport, v string) map[string]any {
 
 // Explain is what becomes of a broker's error.
 func Explain(err error) error { return explain(err) }
-
-// Round gives a header value back after it was text.
-func Round(name string, v any) (string, any) {
-	back := decodeTypes(encodeTypes([]typedHeader{{name, v}}))
-	if len(back) != 1 {
-		return "", nil
-	}
-	return back[0].name, back[0].value
-}
-
-// Render is a header value as metadata has it.
-func Render(v any) string { return render(v) }
 
 // Encode makes what is published of a message.
 func Encode(tr transport.Transport, m *message.Message, frameSize int) (amqp091.Publishing, error) {
@@ -165,7 +178,7 @@ func AwaitDelays(c transport.Consumer) { c.(*consumer).late.moving.Wait() }
 // Ended is what a consumer fails with when its channel was closed with an error
 // before anything looked.
 func Ended(base context.Context, closed *amqp091.Error) error {
-	c := &consumer{t: new(Transport), cfg: transport.ConsumerConfig{Base: base}, look: make(chan struct{}, 1)}
+	c := &consumer{t: new(Transport), conn: new(conn), cfg: transport.ConsumerConfig{Base: base}, look: make(chan struct{}, 1)}
 	c.late.init(c)
 	deliveries, errs, cancelled := make(chan amqp091.Delivery), make(chan *amqp091.Error, 1), make(chan string)
 	errs <- closed
@@ -176,4 +189,11 @@ func Ended(base context.Context, closed *amqp091.Error) error {
 	s.start()
 	_, err := c.Receive(base, 1, 1)
 	return err
+}
+
+// Cancelled is what a consumer fails with when the broker cancels it on a queue.
+func Cancelled(base context.Context, c transport.Consumer, queue string) error {
+	of := c.(*consumer)
+	failing := &consumer{t: of.t, conn: of.conn, cfg: transport.ConsumerConfig{Base: base, Log: slog.New(slog.DiscardHandler)}}
+	return of.t.cancelled(&subscription{c: failing, queue: queue, a: transport.NewAssignment(base, "t", 0)})
 }

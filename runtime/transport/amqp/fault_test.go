@@ -191,6 +191,22 @@ func TestQueueDeleted(t *testing.T) {
 	}
 }
 
+// TestCancelled: RabbitMQ 4.3 cancels a consumer of a queue that is there, too.
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, brokertest.URL(t, "rabbitmq"), func(o *amqp.Options) { o.QueueDeleted = "stop" })
+	r.declare()
+	c := r.consumer()
+	err := amqp.Cancelled(t.Context(), c, r.queue())
+	require.ErrorContains(t, err, "consumer_timeout")
+	require.NotContains(t, err.Error(), "deleted")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	require.ErrorContains(t, amqp.Cancelled(ended, c, r.queue()), "does not say whether that is there")
+	require.NoError(t, r.consumer().Close(r.within()), "nothing has stopped it")
+	require.ErrorContains(t, amqp.Cancelled(t.Context(), c, "none"), "was deleted")
+}
+
 // TestUnrouted: what no queue takes is an error of its messages alone, until one does.
 func TestUnrouted(t *testing.T) {
 	t.Parallel()
@@ -221,10 +237,15 @@ func TestUnroutedMayBeDropped(t *testing.T) {
 // TestTooLargeForTheBroker: its message fails for good, and the others go on.
 func TestTooLargeForTheBroker(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, brokertest.URL(t, "rabbitmq"), func(o *amqp.Options) { o.MaxMessage = 64 << 20 })
+	address := brokertest.URL(t, "rabbitmq")
+	size := 17 << 20
+	if before4(t, address) {
+		size = 129 << 20
+	}
+	r := newRig(t, address, func(o *amqp.Options) { o.MaxMessage = 1 << 30 })
 	r.declare()
 	p := r.producer()
-	err := p.Publish(r.within(), r.topic, message.NewMessage("large", make([]byte, 17<<20)))
+	err := p.Publish(r.within(), r.topic, message.NewMessage("large", make([]byte, size)))
 	var failed *transport.PublishError
 	require.ErrorAs(t, err, &failed)
 	require.True(t, failed.Failed[0].Permanent, err)
@@ -279,6 +300,9 @@ func TestMismatch(t *testing.T) {
 	require.ErrorContains(t, err, "direct")
 	require.ErrorContains(t, err, "fanout")
 
+	if before4(t, address) {
+		return // there is no limit by default
+	}
 	limited := newRig(t, address)
 	_, err = ch.QueueDeclare(limited.queue(), true, false, false, false, amqp091.Table{"x-queue-type": "quorum"})
 	require.NoError(t, err)

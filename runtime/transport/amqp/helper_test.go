@@ -2,6 +2,7 @@ package amqp_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -120,4 +121,14 @@ func raw(tb testing.TB, url string) *amqp091.Channel {
 	ch, err := c.Channel()
 	require.NoError(tb, err)
 	return ch
+}
+
+// before4 tells whether the broker is older than RabbitMQ 4.0.
+func before4(tb testing.TB, url string) bool {
+	tb.Helper()
+	c, err := amqp091.Dial(url)
+	require.NoError(tb, err)
+	defer c.Close()
+	version, _ := c.Properties["version"].(string)
+	return strings.HasPrefix(version, "3.")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rabbitmq/amqp091-go"
 
@@ -19,6 +20,8 @@ type line struct {
 	mandatory bool
 	window    chan struct{} // one for each that waits for its confirmation
 	ended     chan struct{} // closed after the last of them was told
+
+	confirms atomic.Int64 // that have come
 
 	sending sync.Mutex // so that messages leave in the order of their tags
 
@@ -212,6 +215,7 @@ func (l *line) mark(r *amqp091.Return) {
 
 // confirm tells of the oldest that waits: confirmations come in the order of tags.
 func (l *line) confirm(ack bool) {
+	l.confirms.Add(1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.waiting) == 0 {

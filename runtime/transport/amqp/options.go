@@ -4,10 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/url"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/leat-io/leat/config"
@@ -18,7 +14,8 @@ import (
 // default.
 type Options struct {
 	// URL is amqp://user:password@host:5672/vhost, or amqps://…; its parts
-	// are percent-encoded. Required.
+	// are percent-encoded. Of a cluster it has several hosts, separated by
+	// commas: a connection goes to any of them that is there. Required.
 	URL config.Secret `yaml:"url"`
 	// Username stands for that of the URL, and needs no encoding.
 	Username string `yaml:"username"`
@@ -48,7 +45,7 @@ type Options struct {
 	// Heartbeat is how often each side has to be heard of. A peer that is
 	// silent for one and a half of it is lost. Default: 10s.
 	Heartbeat time.Duration `yaml:"heartbeat" min:"0s"`
-	// ConnectTimeout bounds one try to connect. Default: 10s.
+	// ConnectTimeout bounds one try to connect to one host. Default: 10s.
 	ConnectTimeout time.Duration `yaml:"connect_timeout" min:"0s"`
 	// PublishTimeout bounds the wait for a confirmation. Default: 30s.
 	PublishTimeout time.Duration `yaml:"publish_timeout" min:"0s"`
@@ -77,7 +74,7 @@ type TLSOptions struct {
 	CertFile string `yaml:"cert_file"`
 	// KeyFile is the key of that certificate.
 	KeyFile string `yaml:"key_file"`
-	// ServerName is the name in the broker's certificate. Default: the host.
+	// ServerName is the name in the broker's certificate. Default: the host that is dialled.
 	ServerName string `yaml:"server_name"`
 	// External has the certificate say who the client is (SASL EXTERNAL), in
 	// place of user and password. Default: false.
@@ -111,16 +108,6 @@ const (
 	drop    = "drop"
 	stop    = "stop"
 )
-
-// target is what is dialled.
-type target struct {
-	address  string // host:port
-	host     string
-	vhost    string
-	secure   bool
-	username string
-	password config.Secret
-}
 
 // complete fills in defaults and refuses what makes no sense. Its error never
 // shows the URL.
@@ -174,41 +161,6 @@ func (o *Options) complete() (target, error) {
 				return t, fmt.Errorf("amqp broker: topics: the %s has %d bytes, at most %d are legal", what, len(name), maxShort)
 			}
 		}
-	}
-	return t, nil
-}
-
-// parseURL reads amqp://user:password@host:port/vhost.
-func parseURL(text string) (target, error) {
-	u, err := url.Parse(text)
-	if err != nil || (u.Scheme != "amqp" && u.Scheme != "amqps") || u.Hostname() == "" || u.Opaque != "" {
-		return target{}, errors.New("amqp broker: the URL is not one: write amqp://user:password@host:5672/vhost, with special characters percent-encoded (%40 for @)")
-	}
-	if u.RawQuery != "" || u.Fragment != "" {
-		return target{}, errors.New("amqp broker: the URL takes nothing after the vhost: the rest goes into broker: {amqp: {…}}")
-	}
-	t := target{host: u.Hostname(), vhost: "/", secure: u.Scheme == "amqps", username: "guest", password: config.NewSecret("guest")}
-	port := u.Port()
-	switch {
-	case port == "" && t.secure:
-		port = "5671"
-	case port == "":
-		port = "5672"
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return target{}, errors.New("amqp broker: the port of the URL is not a number from 1 to 65535")
-	}
-	t.address = net.JoinHostPort(t.host, port)
-	if vhost := strings.TrimPrefix(u.Path, "/"); vhost != "" {
-		t.vhost = vhost
-	}
-	if len(t.vhost) > maxShort {
-		return target{}, fmt.Errorf("amqp broker: the vhost has %d bytes, at most %d are legal", len(t.vhost), maxShort)
-	}
-	if u.User != nil {
-		t.username = u.User.Username()
-		password, _ := u.User.Password()
-		t.password = config.NewSecret(password)
 	}
 	return t, nil
 }

@@ -17,7 +17,8 @@ func TestOptionsRefuseWhatCannotBeMeant(t *testing.T) {
 	for want, o := range map[string]amqp.Options{
 		"the URL is not one":  {URL: config.NewSecret("http://u:secret@h")},
 		"percent-encoded":     {URL: config.NewSecret("amqp://u:sec%ret@h")},
-		"the port of the URL": {URL: config.NewSecret("amqp://u:secret@h:70000")},
+		"the port of the URL": {URL: config.NewSecret("amqp://u:secret@h,other:70000")},
+		"a comma between":     {URL: config.NewSecret("amqp://u:secret@h,,other")},
 		"nothing after":       {URL: config.NewSecret("amqp://u:secret@h/v?heartbeat=1")},
 		"write amqps://":      {URL: config.NewSecret("amqp://h"), TLS: amqp.TLSOptions{CAFile: "ca.pem"}},
 		"go together":         {URL: config.NewSecret("amqps://h"), TLS: amqp.TLSOptions{CertFile: "c.pem"}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
@@ -81,7 +82,7 @@ func (p *producer) Publish(ctx context.Context, topic string, msgs ...*message.M
 		}
 		items = append(items, item{index: i, exchange: r.exchange, key: r.key, pub: pub})
 	}
-	more, err := l.publish(ctx, items)
+	more, err := p.publish(ctx, l, items)
 	if err != nil {
 		return fmt.Errorf("publish to %q: %w", topic, err)
 	}
@@ -91,9 +92,27 @@ func (p *producer) Publish(ctx context.Context, topic string, msgs ...*message.M
 	return nil
 }
 
+// overdue is why a publish has ended that was not confirmed in time.
+type overdue struct{ after time.Duration }
+
+func (o *overdue) Error() string { return fmt.Sprintf("no confirmation within %s", o.after) }
+
 func (p *producer) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	timeout := p.t.o.PublishTimeout
-	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no confirmation within %s", timeout))
+	return context.WithTimeoutCause(ctx, timeout, &overdue{timeout})
+}
+
+// publish gives a channel up that has confirmed nothing in all that time. The
+// broker's end of it may speak to a leader of the queue that is no more, and
+// that of another channel does not.
+func (p *producer) publish(ctx context.Context, l *line, items []item) ([]transport.PublishFailure, error) {
+	before := l.confirms.Load()
+	failed, err := l.publish(ctx, items)
+	if late, ok := errors.AsType[*overdue](err); ok && l.confirms.Load() == before {
+		l.end(fmt.Errorf("the channel has confirmed nothing for %s and is given up", late.after), nil)
+		go l.close()
+	}
+	return failed, err
 }
 
 // toQueue publishes to a queue itself.
@@ -104,7 +123,7 @@ func (p *producer) toQueue(ctx context.Context, queue string, pub amqp091.Publis
 	if err != nil {
 		return err
 	}
-	failed, err := l.publish(ctx, []item{{key: queue, pub: pub}})
+	failed, err := p.publish(ctx, l, []item{{key: queue, pub: pub}})
 	if err == nil && len(failed) > 0 {
 		err = failed[0].Err
 	}

@@ -105,9 +105,9 @@ func (s *subscription) pump() {
 // too, with every channel.
 func (s *subscription) ended() {
 	select {
-	case _, deleted := <-s.cancelled:
-		if deleted {
-			s.c.fail(s.c.t.gone(s))
+	case _, cancelled := <-s.cancelled:
+		if cancelled {
+			s.c.fail(s.c.t.cancelled(s))
 			return
 		}
 	default:
@@ -120,7 +120,39 @@ func (s *subscription) ended() {
 		}
 	default:
 	}
-	s.c.fail(fmt.Errorf("channel of queue %q: %w", s.queue, err))
+	s.c.fail(fmt.Errorf("channel of queue %q of broker %s: %w", s.queue, s.c.conn.node.address, err))
+}
+
+// A consumer of a queue that is deleted is cancelled before that can be seen.
+const (
+	deletionShows = time.Second
+	deletionLook  = 20 * time.Millisecond
+)
+
+// cancelled says why the broker has ended a consumer. Since RabbitMQ 4.3 that
+// need not be that its queue was deleted: before, what was held for too long
+// closed the channel.
+func (t *Transport) cancelled(s *subscription) error {
+	s.revoke() // the broker gives it to others by now
+	over := time.After(deletionShows)
+	for {
+		_, err := t.stat(s.c.cfg.Base, s.queue)
+		if absent(err) {
+			return t.gone(s)
+		}
+		select {
+		case <-s.c.conn.lost:
+			return fmt.Errorf("connection to broker %s: %w", s.c.conn.node.address, s.c.conn.why())
+		case <-time.After(deletionLook):
+			continue
+		case <-over:
+		case <-s.c.cfg.Base.Done():
+		}
+		if err != nil {
+			return fmt.Errorf("the broker has cancelled the consumer of queue %q, and does not say whether that is there: %v", s.queue, err) //nolint:errorlint // it is not why
+		}
+		return fmt.Errorf("the broker has cancelled the consumer of queue %q: a delivery was held for longer than its consumer_timeout, or the queue was made anew; shorten timeout or prefetch, or raise it at the broker", s.queue)
+	}
 }
 
 // gone notes that a queue was deleted under its consumer.

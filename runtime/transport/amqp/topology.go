@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/rabbitmq/amqp091-go"
 
@@ -128,19 +129,51 @@ func (t *Transport) ensureQueue(ctx context.Context, r route, queue string) erro
 		return about("queue", queue, err)
 	}
 	for _, key := range r.bindings {
-		err := t.control.do(ctx, func(_ *conn, ch *amqp091.Channel) error {
-			return ch.QueueBind(queue, key, r.exchange, false, nil)
-		})
-		if code(err) == amqp091.AccessRefused {
-			t.o.Log.WarnContext(ctx, "no right to bind the queue: it is taken to be bound", "queue", queue, "exchange", r.exchange, "reason", trimReason(reasonOf(err)))
-			continue
-		}
-		if err != nil {
-			return about("binding of queue", queue, err)
+		if err := t.bind(ctx, r.exchange, key, queue); err != nil {
+			return err
 		}
 	}
 	return nil
 }
+
+// longestBind bounds the wait for a binding that this process has made before.
+const longestBind = time.Second
+
+// bind binds a queue of ours. A cluster makes no binding, not even one that is
+// there, before all of its nodes have agreed: while one of them hangs that takes
+// a minute, in which nobody shall wait for what was bound before.
+func (t *Transport) bind(ctx context.Context, exchange, key, queue string) error {
+	b := binding{exchange, key, queue}
+	t.mu.Lock()
+	before := t.bound[b]
+	t.mu.Unlock()
+	short, cancel := ctx, func() {}
+	if before {
+		short, cancel = context.WithTimeoutCause(ctx, longestBind, fmt.Errorf("no answer within %s", longestBind))
+	}
+	defer cancel()
+	err := t.control.do(short, func(_ *conn, ch *amqp091.Channel) error {
+		return ch.QueueBind(queue, key, exchange, false, nil)
+	})
+	switch {
+	case err == nil:
+		t.mu.Lock()
+		t.bound[b] = true
+		t.mu.Unlock()
+		return nil
+	case code(err) == amqp091.AccessRefused:
+		t.o.Log.WarnContext(ctx, "no right to bind the queue: it is taken to be bound", "queue", queue, "exchange", exchange, "reason", trimReason(reasonOf(err)))
+		return nil
+	case short.Err() != nil && ctx.Err() == nil:
+		t.o.Log.WarnContext(ctx, "the broker does not say whether the queue is bound: it was, and is taken to be", "queue", queue, "exchange", exchange, "reason", err)
+		return nil
+	default:
+		return about("binding of queue", queue, err)
+	}
+}
+
+// binding is one that this process has made.
+type binding struct{ exchange, key, queue string }
 
 // declareQueue declares a queue without a delivery limit. The error is the
 // broker's own.

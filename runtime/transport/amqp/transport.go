@@ -25,6 +25,7 @@ type Transport struct {
 	target target
 
 	pace     pacer
+	troubles troubles
 	control  *link
 	outgoing *link
 	sessions atomic.Uint64
@@ -33,6 +34,7 @@ type Transport struct {
 	closed    bool
 	mode      transport.Topology
 	members   map[*subscription]struct{}            // open
+	bound     map[binding]bool                      // by this process
 	deleted   map[string]int                        // how often a queue was gone under its consumer
 	delays    map[string]map[time.Duration]struct{} // delay queues that are there, by queue
 	lookAgain map[string]time.Time                  // for those that are not
@@ -48,7 +50,7 @@ func Open(o Options) (*Transport, error) {
 	}
 	t := &Transport{
 		o: o, target: target,
-		members: make(map[*subscription]struct{}),
+		members: make(map[*subscription]struct{}), bound: make(map[binding]bool),
 		deleted: make(map[string]int), lookAgain: make(map[string]time.Time), delays: make(map[string]map[time.Duration]struct{}),
 	}
 	t.control, t.outgoing = newLink(t, "control"), newLink(t, "publish")

@@ -11,14 +11,14 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/leat-io/leat/internal/amqptype"
 	"github.com/leat-io/leat/runtime/transport"
 )
 
-// Headers of ours on the wire. The first two are those of Leat's own transport.
+// Headers of ours on the wire, as those of Leat's own transport.
 const (
-	nilHeader  = "leat_nil_payload" // the payload is nil, not empty
-	idHeader   = "leat_id"          // the id, where Watermill's header cannot be
-	typePrefix = "leat_type_"       // then a header's name: the type of a value that is no string
+	nilHeader = "leat_nil_payload" // the payload is nil, not empty
+	idHeader  = "leat_id"          // the id, where Watermill's header cannot be
 )
 
 // brokerHeaders are the broker's own, which change from delivery to delivery.
@@ -41,19 +41,13 @@ var errNoDelivery = errors.New("queue deleted or channel closed by the broker")
 func (amqpMarshaler) Marshal(m *message.Message) (amqp.Publishing, error) {
 	table := make(amqp.Table, len(m.Metadata)+2)
 	for name, value := range m.Metadata {
-		if strings.HasPrefix(name, notePrefix) {
+		if strings.HasPrefix(name, notePrefix) || name == amqptype.Name {
 			continue
 		}
-		if of, isType := strings.CutPrefix(name, typePrefix); isType {
-			if v, ok := typed(value); ok && render(v) == m.Metadata[of] {
-				continue // it goes with its value
-			}
-		}
-		var wire any = value
-		if v, ok := typed(m.Metadata[typePrefix+name]); ok && render(v) == value {
-			wire = v
-		}
-		table[name] = wire
+		table[name] = value
+	}
+	if types, odd := m.Metadata[amqptype.Name]; odd {
+		amqptype.Restore(table, types)
 	}
 	if _, taken := table[uuidHeader]; taken {
 		table[idHeader] = m.UUID
@@ -89,14 +83,18 @@ func (a amqpMarshaler) Unmarshal(d amqp.Delivery) (*message.Message, error) {
 		body = nil
 	}
 	var headers transport.Headers
+	var types []amqptype.Header
 	for name, v := range d.Headers {
 		if name == named && found || name == nilHeader || slices.Contains(brokerHeaders, name) {
 			continue
 		}
-		headers = append(headers, transport.Header{Name: name, Value: render(v)})
+		headers = append(headers, transport.Header{Name: name, Value: amqptype.Render(v)})
 		if _, isString := v.(string); !isString {
-			headers = append(headers, transport.Header{Name: typePrefix + name, Value: describe(v)})
+			types = append(types, amqptype.Header{Name: name, Value: v})
 		}
+	}
+	if len(types) > 0 {
+		headers = append(headers, transport.Header{Name: amqptype.Name, Value: amqptype.Encode(types)})
 	}
 	if id == "" {
 		id = d.MessageId

@@ -1,4 +1,4 @@
-package amqp
+package amqptype
 
 import (
 	"encoding/base64"
@@ -9,60 +9,72 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// typesHeader keeps the values of headers that are not strings, beside their
-// renderings: a list of [name, value] in JSON, where a value is {"type": text}.
-// A message that is published with it gets its headers back as they were,
-// but for those whose rendering was changed.
-const typesHeader = "leat_amqp_types"
+// Name is the header that keeps the values of headers that are not strings,
+// beside their renderings: a list of [name, value] in JSON, where a value is
+// {"type": text}. A message that is published with it gets its headers back as
+// they were, but for those whose rendering was changed.
+const Name = "leat_amqp_types"
 
 // typed is a header value in JSON, by the letter of its type in the protocol.
 type typed map[string]json.RawMessage
 
-// typedHeader is one header.
-type typedHeader struct {
-	name  string
-	value any
+// Header is one whose value is not a string.
+type Header struct {
+	Name  string
+	Value any
 }
 
 var errField = errors.New("not a header value of AMQP")
 
-// encodeTypes writes the value of typesHeader.
-func encodeTypes(headers []typedHeader) string {
+// Encode writes the value of the header [Name].
+func Encode(headers []Header) string {
+	slices.SortFunc(headers, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
 	list := make([][2]any, len(headers))
 	for i, h := range headers {
-		list[i] = [2]any{safeText(h.name), toTyped(h.value)}
+		list[i] = [2]any{safeText(h.Name), toTyped(h.Value)}
 	}
 	b, _ := json.Marshal(list) //nolint:errchkjson // made of what can be encoded
 	return string(b)
 }
 
-// decodeTypes reads it; what is not understood is left out.
-func decodeTypes(text string) []typedHeader {
+// Decode reads it; what is not understood is left out.
+func Decode(text string) []Header {
 	var list [][2]json.RawMessage
 	if json.Unmarshal([]byte(text), &list) != nil {
 		return nil
 	}
-	var headers []typedHeader
+	var headers []Header
 	for _, pair := range list {
 		name, err := unsafeText(pair[0])
 		if err != nil {
 			continue
 		}
 		if v, err := fromTyped(pair[1]); err == nil {
-			headers = append(headers, typedHeader{name, v})
+			headers = append(headers, Header{name, v})
 		}
 	}
 	return headers
 }
 
-// render writes a value as text.
-func render(v any) string {
+// Restore gives those headers of table their types back that text, which
+// Encode has written, has, and whose rendering was not changed.
+func Restore(table amqp091.Table, text string) {
+	for _, h := range Decode(text) {
+		if v, ok := table[h.Name]; ok && v == Render(h.Value) {
+			table[h.Name] = h.Value
+		}
+	}
+}
+
+// Render writes a value as text.
+func Render(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return ""
@@ -127,11 +139,11 @@ func plain(v any) any {
 	case nil, bool, int8, uint8, int16, uint16, int32, uint32, int64:
 		return v
 	case float32, float64:
-		if text := render(v); json.Valid([]byte(text)) {
+		if text := Render(v); json.Valid([]byte(text)) {
 			return json.RawMessage(text)
 		}
 	}
-	return render(v)
+	return Render(v)
 }
 
 // toTyped writes a value so that fromTyped gives it back exactly.

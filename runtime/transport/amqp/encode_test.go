@@ -1,10 +1,8 @@
 package amqp_test
 
 import (
-	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
@@ -15,37 +13,6 @@ import (
 )
 
 const anywhere = "amqp://h"
-
-func TestHeaderValuesAreRendered(t *testing.T) {
-	t.Parallel()
-	for want, v := range map[string]any{
-		"":                     nil,
-		"true":                 true,
-		"-7":                   int16(-7),
-		"1.5":                  float32(1.5),
-		"-0.05":                amqp091.Decimal{Scale: 2, Value: -5},
-		"12":                   amqp091.Decimal{Value: 12},
-		"2023-11-14T22:13:20Z": time.Unix(1700000000, 0),
-		"1099511627776":        time.Unix(1<<40, 0),
-		`[1,"two",null]`:       []any{int32(1), "two", nil},
-		`{"a":{"b":1.5}}`:      amqp091.Table{"a": amqp091.Table{"b": 1.5}},
-		`{"n":"NaN"}`:          amqp091.Table{"n": math.NaN()},
-	} {
-		require.Equal(t, want, amqp.Render(v))
-	}
-}
-
-func TestHeaderValuesComeBack(t *testing.T) {
-	t.Parallel()
-	for name, v := range everyType() {
-		gotName, got := amqp.Round(name, v)
-		require.Equal(t, name, gotName)
-		require.Equal(t, v, got, name)
-	}
-	name, v := amqp.Round("a\xff", amqp091.Table{"\xfe": "\xfd", "inf": math.Inf(-1)})
-	require.Equal(t, "a\xff", name)
-	require.Equal(t, amqp091.Table{"\xfe": "\xfd", "inf": math.Inf(-1)}, v)
-}
 
 // TestHeaderTypesSurvive: what others have sent is what a dead letter, a
 // replay or an output has.
