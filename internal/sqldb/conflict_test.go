@@ -136,11 +136,12 @@ func TestIsolationIsReadCommitted(t *testing.T) {
 			run(t, admin, "ALTER DATABASE "+o.Server.Database+" SET default_transaction_isolation = 'serializable'")
 		}
 		db := sqldbtest.Open(t, o)
-		var level string
+		var name, level string
 		require.NoError(t, db.InTx(t.Context(), func(tx *sql.Tx) error {
-			return db.QueryRow(t.Context(), tx, by(o, "SELECT current_setting('transaction_isolation')", "SELECT lower(@@tx_isolation)"), nil, &level)
+			return db.QueryRow(t.Context(), tx, by(o, "SELECT '', current_setting('transaction_isolation')",
+				"SHOW SESSION VARIABLES WHERE variable_name IN ('tx_isolation', 'transaction_isolation')"), nil, &name, &level)
 		}))
-		require.Contains(t, []string{"read committed", "read-committed"}, level)
+		require.Contains(t, []string{"read committed", "READ-COMMITTED"}, level)
 		if o.Dialect == sqldb.Postgres { // a batch begins none by name
 			var jit string
 			require.NoError(t, db.Pool.QueryRow(t.Context(), "SELECT current_setting('transaction_isolation'), current_setting('jit')").Scan(&level, &jit))
@@ -148,4 +149,36 @@ func TestIsolationIsReadCommitted(t *testing.T) {
 			require.Equal(t, "off", jit)
 		}
 	})
+}
+
+// querier is a pool, or one of its connections.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// The next statement on a connection after one that read uncommitted, or was to,
+// reads committed.
+func TestUncommitted(t *testing.T) {
+	t.Parallel()
+	o := sqldbtest.New(t, sqldb.MySQL)
+	o.Server.PoolSize = 2 // one of which the writer has
+	db := sqldbtest.Open(t, o)
+	tx, err := db.Writer.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = tx.ExecContext(t.Context(), "INSERT INTO leat_topics (name, uid, partitions, retention) VALUES ('late', '', 1, 0)")
+	require.NoError(t, err)
+	count := func(by querier) (n int) {
+		require.NoError(t, by.QueryRowContext(t.Context(), "SELECT count(*) FROM leat_topics").Scan(&n))
+		return n
+	}
+	require.NoError(t, db.Uncommitted(t.Context(), func(conn *sql.Conn) error {
+		require.Equal(t, 1, count(conn))
+		require.Zero(t, count(conn))
+		return nil
+	}))
+	require.Zero(t, count(db.Reader))
+	own := errors.New("of the caller")
+	require.Equal(t, own, db.Uncommitted(t.Context(), func(*sql.Conn) error { return own }))
+	require.Zero(t, count(db.Reader))
+	require.NoError(t, tx.Rollback())
 }

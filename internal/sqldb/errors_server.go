@@ -170,6 +170,13 @@ func certificate(err error) bool {
 	return is || unknown
 }
 
+// noTLS tells whether the server has no TLS, though it was asked for. pgx has
+// only words for that.
+func noTLS(err error) bool {
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	return errors.Is(err, mysql.ErrNoTLS) || connecting && strings.Contains(err.Error(), "server refused TLS connection")
+}
+
 // ended tells whether a connection has ended, and not by being too slow.
 func ended(err error) bool {
 	switch postgresCode(err) {

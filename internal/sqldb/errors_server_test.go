@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"io"
+	"net"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,7 +124,10 @@ func TestDamagedSchema(t *testing.T) {
 	})
 }
 
-func sleeping(o sqldb.Options) string { return by(o, "SELECT pg_sleep(30)", "SELECT SLEEP(30)") }
+// sleeping on MySQL ends without an error where that is all there is to a statement.
+func sleeping(o sqldb.Options) string {
+	return by(o, "SELECT pg_sleep(30)", "SELECT 1 FROM leat_schema WHERE SLEEP(30)")
+}
 
 func TestStatementTimeout(t *testing.T) {
 	t.Parallel()
@@ -249,7 +255,7 @@ func TestServerIsFull(t *testing.T) {
 		admin := sqldbtest.Admin(t, o)
 		small := user(t, admin, o)
 		name := small.Server.Username
-		run(t, admin, by(o, "ALTER ROLE "+name+" CONNECTION LIMIT 0", "GRANT SELECT ON *.* TO "+name+" WITH MAX_CONNECTIONS_PER_HOUR 1"))
+		run(t, admin, by(o, "ALTER ROLE "+name+" CONNECTION LIMIT 0", "ALTER USER "+name+" WITH MAX_CONNECTIONS_PER_HOUR 1"))
 		for range 2 {
 			_, err := sqldb.Open(t.Context(), small)
 			if err != nil && sqldb.Unusable(err) {
@@ -290,7 +296,9 @@ func TestValuesRejected(t *testing.T) {
 			rejected(insert("seen\x00", nil), "NUL")
 		} else {
 			require.ErrorIs(t, insert("a\x00b", nil), sql.ErrNoRows)
-			rejected(insert("i", bytes.Repeat([]byte("seen"), 5<<20)), "raise max_allowed_packet")
+			var packet int
+			require.NoError(t, db.QueryRow(t.Context(), nil, "SELECT @@max_allowed_packet", nil, &packet))
+			rejected(insert("i", bytes.Repeat([]byte("seen"), packet/4+1)), "raise max_allowed_packet")
 		}
 		require.NoError(t, insert("i", []byte{0, 0xff, 0}), "bytes are bytes")
 	})
@@ -322,10 +330,78 @@ func TestUntrustedCertificate(t *testing.T) {
 	t.Parallel()
 	o := sqldbtest.New(t, sqldb.MySQL)
 	o.Server.TLS = &sqldb.TLS{}
+	var variable, have string
+	err := sqldbtest.Admin(t, o).QueryRowContext(t.Context(), "SHOW GLOBAL VARIABLES LIKE 'have_ssl'").Scan(&variable, &have)
+	if err == nil && have == "DISABLED" { // MariaDB before 11.4
+		refuses(t, o, "has no TLS")
+		return
+	}
 	refuses(t, o, "certificate that is not trusted", "tls.ca")
 	o.Server.TLS.Insecure = true
 	db := sqldbtest.Open(t, o)
 	var name, cipher string
 	require.NoError(t, db.QueryRow(t.Context(), nil, "SHOW STATUS LIKE 'Ssl_cipher'", nil, &name, &cipher))
 	require.NotEmpty(t, cipher)
+}
+
+func TestServerWithoutTLS(t *testing.T) {
+	t.Parallel()
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		o := sqldbtest.New(t, sqldb.Postgres)
+		var on bool
+		require.NoError(t, sqldbtest.Admin(t, o).QueryRowContext(t.Context(), "SELECT current_setting('ssl')::boolean").Scan(&on))
+		if on {
+			t.Skip("this server has TLS")
+		}
+		o.Server.TLS = &sqldb.TLS{}
+		refuses(t, o, "has no TLS")
+	})
+	t.Run("mysql", func(t *testing.T) {
+		t.Parallel()
+		refuses(t, sqldb.Options{Dialect: sqldb.MySQL, Server: sqldb.Server{URL: "mysql://root@" + greeter(t) + "/leat?tls=true"}}, "has no TLS")
+	})
+}
+
+// greeter listens and says what a MariaDB without TLS says first. It gives its address.
+func greeter(t *testing.T) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, listener.Close()) })
+	greeting := "\n" + "10.11.0-MariaDB\x00" + "\x01\x00\x00\x00" + "12345678\x00" +
+		"\x00\x82" + "\x2d" + "\x02\x00" + "\x08\x00" + "\x15" + strings.Repeat("\x00", 10) + "123456789012\x00" + "mysql_native_password\x00"
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, string([]byte{byte(len(greeting)), 0, 0, 0})+greeting)
+			_, _ = io.Copy(io.Discard, conn) // until the other side goes
+			_ = conn.Close()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// What takes a connection and says nothing is given up after connect_timeout.
+func TestServerSaysNothing(t *testing.T) {
+	t.Parallel()
+	for scheme, dialect := range map[string]sqldb.Dialect{"postgres": sqldb.Postgres, "mysql": sqldb.MySQL} {
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // the kernel takes connections
+			require.NoError(t, err)
+			defer listener.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			_, err = sqldb.Open(ctx, sqldb.Options{Dialect: dialect, Server: sqldb.Server{
+				URL: scheme + "://u@" + listener.Addr().String() + "/leat", ConnectTimeout: 100 * time.Millisecond,
+			}})
+			require.Error(t, err)
+			require.NoError(t, ctx.Err(), "it waits for as long as it may")
+			require.False(t, sqldb.Unusable(err), err)
+		})
+	}
 }

@@ -80,27 +80,31 @@ func (s *shared) connectMySQL(cfg *mysql.Config, o Server) error {
 	if err != nil {
 		return err
 	}
-	s.writer = sql.OpenDB(&mysqlConnector{limited, mysqlSetup(mysqlLimits(o.StatementTimeout))})
+	s.writer = sql.OpenDB(&mysqlConnector{limited, o.ConnectTimeout, mysqlSetup(mysqlLimits(o.StatementTimeout))})
 	s.writer.SetMaxOpenConns(o.PoolSize)
 	s.writer.SetMaxIdleConns(o.PoolSize)
 	s.writer.SetConnMaxLifetime(time.Hour)
 	s.reader = s.writer
 	s.migrator = func() *sql.DB {
-		db := sql.OpenDB(&mysqlConnector{unlimited, mysqlSetup("")})
+		db := sql.OpenDB(&mysqlConnector{unlimited, o.ConnectTimeout, mysqlSetup("")})
 		db.SetMaxOpenConns(2) // one has the lock
 		return db
 	}
 	return nil
 }
 
-// mysqlConnector tells each connection its settings.
+// mysqlConnector tells each connection its settings. The driver's own timeout
+// ends with the dialling, before a server has said anything.
 type mysqlConnector struct {
 	driver.Connector
 
-	setup []string
+	timeout time.Duration
+	setup   []string
 }
 
 func (c *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -111,4 +115,21 @@ func (c *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		}
 	}
 	return conn, nil
+}
+
+// Uncommitted gives fn a connection to MySQL on which one statement, the next,
+// also sees what others have written and not committed.
+func (d *DB) Uncommitted(ctx context.Context, fn func(*sql.Conn) error) error {
+	conn, err := connection(ctx, d.Reader, func(conn *sql.Conn) error {
+		_, err := conn.ExecContext(ctx, "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err = fn(conn); err != nil { // and maybe before that statement
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+	return err
 }

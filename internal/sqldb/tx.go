@@ -82,24 +82,33 @@ func inTx(ctx context.Context, db *sql.DB, o *sql.TxOptions, fn func(*sql.Tx) er
 	return tx.Commit()
 }
 
-// begin passes over connections that the server has ended while they were idle.
-func begin(ctx context.Context, db *sql.DB, o *sql.TxOptions) (*sql.Conn, *sql.Tx, error) {
+func begin(ctx context.Context, db *sql.DB, o *sql.TxOptions) (conn *sql.Conn, tx *sql.Tx, err error) {
 	beginning := ctx
 	if o == nil {
 		beginning = context.WithoutCancel(ctx)
 	}
+	conn, err = connection(ctx, db, func(conn *sql.Conn) (err error) {
+		tx, err = conn.BeginTx(beginning, o)
+		return err
+	})
+	return conn, tx, err
+}
+
+// connection gives one on which first has run. It passes over those that the
+// server has ended while they were idle.
+func connection(ctx context.Context, db *sql.DB, first func(*sql.Conn) error) (*sql.Conn, error) {
 	for left := stale; ; left-- {
 		conn, err := db.Conn(ctx)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		tx, err := conn.BeginTx(beginning, o)
+		err = first(conn)
 		if err == nil {
-			return conn, tx, nil
+			return conn, nil
 		}
 		_ = conn.Close() // it has its error
 		if left == 0 || !ended(err) || ctx.Err() != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 }

@@ -18,7 +18,7 @@ mariadb_init() {
 
 mariadb_command() {
 	local words=(mariadbd)
-	[[ $MYSQL == mariadb ]] || words=(mysqld --mysqlx=OFF)
+	[[ $MYSQL == mariadb ]] || words=(mysqld --mysqlx=OFF --max-allowed-packet=16M)
 	printf '%s\n' MYSQL_HOST=127.0.0.1 MYSQL_TCP_PORT="$(port "$1" client)" \
 		"${words[0]}" --no-defaults "${words[@]:1}" --datadir=/srv/db --port="$(port "$1" client)" \
 		--bind-address=127.0.0.1 --skip-name-resolve --socket=/srv/mariadb.sock \

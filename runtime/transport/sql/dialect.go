@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	stdsql "database/sql"
+	"strconv"
 )
 
 // partRows are rows of one partition, in the order of their ids.
@@ -74,3 +75,16 @@ type dialect interface {
 	// pass takes the gate of a generation away if no publisher of it is at work.
 	pass(ctx context.Context, db *database, tx *stdsql.Tx, tp topic, gen int64) (bool, error)
 }
+
+// appendNumbers writes numbers with commas between.
+func appendNumbers(b []byte, numbers ...int64) []byte {
+	for i, n := range numbers {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, n, 10)
+	}
+	return b
+}
+
+func joined(ids []int64) string { return string(appendNumbers(make([]byte, 0, 10*len(ids)), ids...)) }

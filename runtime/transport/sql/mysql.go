@@ -9,7 +9,7 @@ import (
 	"github.com/leat-io/leat/internal/sqldb"
 )
 
-// mysql is MariaDB, or MySQL 8. Statements hold their numbers themselves:
+// mysql is MariaDB, or MySQL from 8.0.13 on. Statements hold their numbers themselves:
 // arguments are put in by the driver, so that each takes one round trip.
 type mysql struct{}
 
@@ -101,7 +101,7 @@ func (mysql) behind(ctx context.Context, db *database, jobs []*job, limit int) (
 		parts[i] = rangeMySQL(i, j, fmt.Sprintf("d.id >= %d AND d.id <= %d", j.back, j.cursor), limit)
 	}
 	found := make([][]int64, len(jobs))
-	return found, idsOfMySQL(ctx, db, "", parts, found)
+	return found, idsOfMySQL(ctx, db, db.Reader, parts, found)
 }
 
 func (mysql) watcher() watcher { return &mysqlWatch{open: map[*spell][]int64{}} }
@@ -128,7 +128,7 @@ func (d mysql) settle(ctx context.Context, c *consumer, src *source, ws []*work)
 			return err
 		}
 		if alone {
-			if alone, _, err = atGate(ctx, c.db, tx, src.topic, gen); err != nil {
+			if alone, err = atGate(ctx, c.db, tx, src.topic, gen); err != nil {
 				return err
 			}
 		}
@@ -149,17 +149,34 @@ func (d mysql) settle(ctx context.Context, c *consumer, src *source, ws []*work)
 // others have locked. MariaDB reads the first comment, MySQL 8 the second.
 const sharedFreeMySQL = " /*M! LOCK IN SHARE MODE SKIP LOCKED */ /*!80001 FOR SHARE SKIP LOCKED */"
 
-// atGate takes a share of the gate of a generation, and tells whether that is
-// the topic's still, and by how much the ids of one INSERT differ here: each
-// connection has a setting of its own.
-func atGate(ctx context.Context, db *database, tx *stdsql.Tx, tp topic, gen int64) (current bool, step int64, err error) {
-	now, at := int64(-1), int64(-1)
-	err = db.first(ctx, tx, "SELECT gen, @@auto_increment_increment FROM leat_gates WHERE topic_id = ? AND gen = ?"+sharedFreeMySQL, []any{tp.id, gen}, &at, &step)
-	if err != nil || at != gen {
-		return false, 0, err
+// here is what a transaction finds on its connection.
+type here struct {
+	step int64 // by which the ids of one INSERT differ: each connection has a setting of its own
+	now  int64 // the database's time in microseconds
+}
+
+// shareGate takes a share of the gate of a generation, and tells whether it is
+// there and free: who waits to take it away waits for this transaction.
+func shareGate(ctx context.Context, db *database, tx *stdsql.Tx, tp topic, gen int64) (h here, free bool, err error) {
+	at := int64(-1)
+	err = db.first(ctx, tx, "SELECT gen, @@auto_increment_increment, "+sqldb.MySQL.Now()+" FROM leat_gates WHERE topic_id = ? AND gen = ?"+sharedFreeMySQL, []any{tp.id, gen}, &at, &h.step, &h.now)
+	return h, at == gen, err
+}
+
+// isCurrent tells whether a generation is the topic's still.
+func isCurrent(ctx context.Context, db *database, tx *stdsql.Tx, tp topic, gen int64) (bool, error) {
+	now := int64(-1)
+	err := db.first(ctx, tx, "SELECT gen FROM leat_topics WHERE id = ?", []any{tp.id}, &now)
+	return now == gen, err
+}
+
+// atGate takes a share of the gate of a generation that is current.
+func atGate(ctx context.Context, db *database, tx *stdsql.Tx, tp topic, gen int64) (current bool, err error) {
+	_, free, err := shareGate(ctx, db, tx, tp, gen)
+	if err != nil || !free {
+		return false, err
 	}
-	err = db.first(ctx, tx, "SELECT gen FROM leat_topics WHERE id = ?", []any{tp.id}, &now)
-	return now == gen, step, err
+	return isCurrent(ctx, db, tx, tp, gen)
 }
 
 // clean looks without locks which messages nobody waits for: one statement for
@@ -167,7 +184,7 @@ func atGate(ctx context.Context, db *database, tx *stdsql.Tx, tp topic, gen int6
 func (d mysql) clean(ctx context.Context, db *database, tp topic, gen int64, ids []int64) (known bool, err error) {
 	err = db.InTx(ctx, func(tx *stdsql.Tx) error {
 		var err error
-		if known, _, err = atGate(ctx, db, tx, tp, gen); err != nil || !known {
+		if known, err = atGate(ctx, db, tx, tp, gen); err != nil || !known {
 			return err
 		}
 		var unread []int64
@@ -204,7 +221,7 @@ func (mysql) deleteRows(ctx context.Context, db *database, tx *stdsql.Tx, table 
 	var pairs []byte
 	for _, r := range rows {
 		for _, id := range r.ids {
-			pairs = fmt.Appendf(pairs, ",[%d,%d]", r.part, id)
+			pairs = append(appendNumbers(append(pairs, ",["...), int64(r.part), id), ']')
 		}
 	}
 	if len(pairs) == 0 {

@@ -2,6 +2,7 @@ package sql
 
 import (
 	"context"
+	stdsql "database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,17 +10,13 @@ import (
 )
 
 // mysqlWatch sees rows of open transactions by reading what is not committed,
-// and waits for them. MySQL, unlike MariaDB, cannot do that for one statement:
-// there what commits late is found late, by looking back every second.
+// and waits for them.
 type mysqlWatch struct {
 	marks []mark // of the last moments, since a row shows a moment after its id is given out
 	open  map[*spell][]int64
 }
 
-const (
-	dirty    = "/*M! SET STATEMENT tx_isolation = 'READ-UNCOMMITTED' FOR */ "
-	dirtyAge = 100 * time.Millisecond
-)
+const dirtyAge = 100 * time.Millisecond
 
 func (w *mysqlWatch) passed(ctx context.Context, db *database, jobs []*job, known func(*job, int64) bool) ([][]int64, error) {
 	if !advanced(jobs) && len(w.marks) == 0 && len(w.open) == 0 {
@@ -35,8 +32,11 @@ func (w *mysqlWatch) passed(ctx context.Context, db *database, jobs []*job, know
 			parts = append(parts, rangeMySQL(i, j, "d.id IN ("+joined(open)+")", backRows))
 		}
 	}
-	if err := idsOfMySQL(ctx, db, dirty, parts, shown); err != nil {
-		return nil, err
+	if len(parts) > 0 {
+		err := db.Uncommitted(ctx, func(conn *stdsql.Conn) error { return idsOfMySQL(ctx, db, conn, parts, shown) })
+		if err != nil {
+			return nil, err
+		}
 	}
 	parts = parts[:0]
 	for i, j := range jobs {
@@ -47,7 +47,7 @@ func (w *mysqlWatch) passed(ctx context.Context, db *database, jobs []*job, know
 		}
 	}
 	found := make([][]int64, len(jobs))
-	if err := idsOfMySQL(ctx, db, "", parts, found); err != nil {
+	if err := idsOfMySQL(ctx, db, db.Reader, parts, found); err != nil {
 		return nil, err
 	}
 	for i, j := range jobs {
@@ -82,12 +82,17 @@ func rangeMySQL(slot int, j *job, condition string, limit int) string {
 		slot, deliveriesMark, j.s.src.id, j.s.src.group, j.s.part, condition, limit)
 }
 
+// queryer is a pool, or one of its connections.
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*stdsql.Rows, error)
+}
+
 // idsOfMySQL adds the rows (slot, id) of all parts.
-func idsOfMySQL(ctx context.Context, db *database, how string, parts []string, into [][]int64) error {
+func idsOfMySQL(ctx context.Context, db *database, by queryer, parts []string, into [][]int64) error {
 	if len(parts) == 0 {
 		return nil
 	}
-	rows, err := db.Reader.QueryContext(ctx, how+mysql{}.named(db, strings.Join(parts, " UNION ALL ")))
+	rows, err := by.QueryContext(ctx, mysql{}.named(db, strings.Join(parts, " UNION ALL ")))
 	if err != nil {
 		return err
 	}

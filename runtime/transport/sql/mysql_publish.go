@@ -4,7 +4,7 @@ import (
 	"context"
 	stdsql "database/sql"
 	"errors"
-	"strings"
+	"time"
 
 	"github.com/leat-io/leat/runtime/transport"
 )
@@ -15,6 +15,7 @@ const (
 	rowsMySQL  = 500
 	bytesMySQL = 4 << 20
 	charsMySQL = 3
+	argsMySQL  = 4 // of a row
 )
 
 // insert publishes to one topic after the other, in one transaction. If one of
@@ -44,7 +45,7 @@ func (d mysql) insert(ctx context.Context, p *producer, next func() []*publicati
 		err := p.db.InTx(ctx, func(tx *stdsql.Tx) error {
 			stale = ""
 			for _, name := range order {
-				ok, step, err := atGate(ctx, p.db, tx, topics[name].topic, topics[name].gen)
+				h, ok, err := d.enter(ctx, p, tx, topics[name])
 				if err != nil {
 					return err
 				}
@@ -52,7 +53,7 @@ func (d mysql) insert(ctx context.Context, p *producer, next func() []*publicati
 					stale = name
 					return errStale
 				}
-				if err := d.insertTopic(ctx, p, tx, topics[name], step, batch); err != nil {
+				if err := d.insertTopic(ctx, p, tx, topics[name], h, batch); err != nil {
 					return err
 				}
 			}
@@ -66,8 +67,34 @@ func (d mysql) insert(ctx context.Context, p *producer, next func() []*publicati
 	return nil, errStale
 }
 
-func (d mysql) insertTopic(ctx context.Context, p *producer, tx *stdsql.Tx, tp audience, step int64, batch []*publication) error {
-	w := &writerMySQL{db: p.db, tx: tx, topic: tp, step: step}
+// staleFor is for how long a generation may be published for that is not current
+// any more. With a share of its gate that loses nothing, since the group that
+// waits there is given the message; but it could wait for ever.
+const staleFor = 50 * time.Millisecond
+
+// enter takes a share of the gate, and looks now and then whether it is the
+// topic's still.
+func (mysql) enter(ctx context.Context, p *producer, tx *stdsql.Tx, a audience) (h here, ok bool, err error) {
+	h, ok, err = shareGate(ctx, p.db, tx, a.topic, a.gen)
+	if err != nil || !ok || time.Since(a.looked) < staleFor {
+		return h, ok, err
+	}
+	a.looked = time.Now()
+	if ok, err = isCurrent(ctx, p.db, tx, a.topic, a.gen); ok {
+		p.topics[a.name] = a
+	}
+	return h, ok, err
+}
+
+func (d mysql) insertTopic(ctx context.Context, p *producer, tx *stdsql.Tx, tp audience, h here, batch []*publication) error {
+	n := 0
+	for _, pub := range batch {
+		if pub.topic == tp.name {
+			n += len(pub.msgs)
+		}
+	}
+	n = min(n, rowsMySQL)
+	w := &writerMySQL{db: p.db, tx: tx, topic: tp, here: h, parts: make([]int64, 0, n), args: make([]any, 0, argsMySQL*n)}
 	for _, pub := range batch {
 		if pub.topic != tp.name {
 			continue
@@ -86,9 +113,9 @@ type writerMySQL struct {
 	db    *database
 	tx    *stdsql.Tx
 	topic audience
-	step  int64 // between the ids of two rows of one INSERT of tx
+	here
 
-	rows  strings.Builder // of the INSERT; numbers as they are, the rest is in args
+	text  []byte // the INSERT of messages; numbers as they are, the rest is in args
 	parts []int64
 	args  []any
 	bytes int
@@ -101,15 +128,16 @@ func (w *writerMySQL) add(ctx context.Context, part int64, id, key string, heade
 			return err
 		}
 	}
-	if len(w.parts) > 0 {
-		w.rows.WriteByte(',')
+	if len(w.parts) == 0 {
+		w.text = append(w.text[:0], "INSERT INTO "+w.db.Table("leat_messages")+" (topic_id, gen, part, published_at, uuid, `key`, headers, payload) VALUES "...)
+	} else {
+		w.text = append(w.text, ',')
 	}
-	w.rows.WriteByte('(')
-	w.rows.WriteString(joined([]int64{w.topic.id, w.topic.gen, part}))
-	w.rows.WriteString(",?,?,?,?)")
+	w.text = appendNumbers(append(w.text, '('), w.topic.id, w.topic.gen, part, w.now)
+	w.text = append(w.text, ",?,?,?,?)"...)
 	w.parts = append(w.parts, part)
 	w.bytes += size
-	w.args = append(w.args, exact(id), exact(key), headers, payload)
+	w.args = append(w.args, exact(id), exact(key), headers, payload) // argsMySQL
 	return nil
 }
 
@@ -119,7 +147,7 @@ func (w *writerMySQL) flush(ctx context.Context) error {
 	if len(w.parts) == 0 {
 		return nil
 	}
-	res, err := w.tx.ExecContext(ctx, "INSERT INTO "+w.db.Table("leat_messages")+" (topic_id, gen, part, uuid, `key`, headers, payload) VALUES "+w.rows.String(), w.args...)
+	res, err := w.tx.ExecContext(ctx, string(w.text), w.args...)
 	if err != nil {
 		return err
 	}
@@ -127,27 +155,20 @@ func (w *writerMySQL) flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var b strings.Builder
-	b.WriteString("INSERT INTO " + w.db.Table("leat_deliveries") + " (topic_id, group_id, part, id) VALUES ")
+	b := append(w.text[:0], "INSERT INTO "+w.db.Table("leat_deliveries")+" (topic_id, group_id, part, id) VALUES "...)
 	for i, part := range w.parts {
 		for j, group := range w.topic.groups {
 			if i+j > 0 {
-				b.WriteByte(',')
+				b = append(b, ',')
 			}
-			writeNumbers(&b, w.topic.id, group, part, id+int64(i)*w.step)
+			b = append(appendNumbers(append(b, '('), w.topic.id, group, part, id+int64(i)*w.step), ')')
 		}
 	}
-	w.rows.Reset()
+	w.text = b
 	w.parts, w.args, w.bytes = w.parts[:0], w.args[:0], 0
 	if len(w.topic.groups) == 0 {
 		return nil
 	}
-	_, err = w.tx.ExecContext(ctx, b.String())
+	_, err = w.tx.ExecContext(ctx, string(b))
 	return err
-}
-
-func writeNumbers(b *strings.Builder, numbers ...int64) {
-	b.WriteByte('(')
-	b.WriteString(joined(numbers))
-	b.WriteByte(')')
 }

@@ -229,17 +229,16 @@ func (in *inside) insert(ctx context.Context, a audience, msgs []*message.Messag
 		if len(a.groups) == 0 {
 			continue
 		}
-		var b strings.Builder
-		b.WriteString("INSERT INTO " + in.tables.Table("leat_deliveries") + " (topic_id, group_id, part, id) VALUES ")
+		b := []byte("INSERT INTO " + in.tables.Table("leat_deliveries") + " (topic_id, group_id, part, id) VALUES ")
 		for i, id := range ids {
 			for j, group := range a.groups {
 				if i+j > 0 {
-					b.WriteByte(',')
+					b = append(b, ',')
 				}
-				writeNumbers(&b, a.id, group, parts[i], id)
+				b = append(appendNumbers(append(b, '('), a.id, group, parts[i], id), ')')
 			}
 		}
-		if err := in.exec(ctx, b.String()); err != nil {
+		if err := in.exec(ctx, string(b)); err != nil {
 			return err
 		}
 	}

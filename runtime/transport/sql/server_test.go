@@ -269,7 +269,8 @@ func serverConformance(kind, serverURL string, own *brokertest.Brokers) transpor
 				Jump:         func(tb transporttest.TB, d time.Duration) { jump(tb, d) },
 			}
 			if kind == "mysql" {
-				b.Oversize = 17 << 20
+				require.NoError(tb, w.raw.QueryRowContext(tb.Context(), "SELECT @@max_allowed_packet").Scan(&b.Oversize))
+				b.Oversize++
 			}
 			if own != nil {
 				b.Restart = func(transporttest.TB) { own.Restart(name) }

@@ -38,18 +38,6 @@ func onConflict(key string, columns []string) string {
 	return " ON CONFLICT (" + key + ") DO UPDATE SET " + strings.Join(sets, ", ")
 }
 
-// joined writes numbers with commas between.
-func joined(ids []int64) string {
-	b := make([]byte, 0, 10*len(ids))
-	for i, id := range ids {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, id, 10)
-	}
-	return string(b)
-}
-
 // head is what a row has beside headers and payload, in one column: each
 // column of its own would cost two allocations. It survives whatever types a
 // row inserted by hand has.

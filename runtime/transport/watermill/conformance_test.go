@@ -91,7 +91,7 @@ func kinds() map[string]kind {
 		"watermill-postgres": {
 			broker:   "postgres",
 			parallel: 1, own: true, // a transaction that is open anywhere holds up all
-			config:   "{watermill-postgres: {url: %q, poll_interval: 20ms}}",
+			config: "{watermill-postgres: {url: %q, poll_interval: 20ms}}",
 			open: func(url string) (transport.Transport, error) {
 				return watermill.Postgres(watermill.SQLOptions{URL: config.NewSecret(url), PollInterval: 20 * time.Millisecond})
 			},
