@@ -49,6 +49,8 @@ type consumer struct {
 	late       atomic.Uint64 // settlements that came when their partition had gone
 	outOfRange atomic.Uint64 // offsets that were gone before they were read
 	partial    atomic.Pointer[leftOut]
+	began      time.Time
+	admitted   atomic.Bool // the group has let it in
 
 	mu       sync.Mutex
 	spells   []*spell
@@ -105,7 +107,7 @@ func (t *Transport) join(ctx context.Context, cfg transport.ConsumerConfig) (*co
 	}
 	bounded, _ := t.base.OptValue(kgo.WithDecompressor).(kgo.Decompressor) // with MaxBatchBytes
 	c := &consumer{
-		t: t, cfg: cfg, log: cfg.Log.With("group", cfg.Group),
+		t: t, cfg: cfg, log: cfg.Log.With("group", cfg.Group), began: time.Now(),
 		turn: make(chan struct{}, 1), tell: make(chan struct{}, 1), hurry: make(chan struct{}, 1), over: make(chan struct{}), made: make(chan struct{}), in: make(chan struct{}, 1), out: make(chan error, 1),
 		crowd: max(4*cfg.Prefetch, 2048), left: map[string][]int32{},
 		pins:  pins{limit: pinFactor * cfg.PrefetchBytes},
@@ -122,14 +124,14 @@ func (t *Transport) join(ctx context.Context, cfg transport.ConsumerConfig) (*co
 	c.cl, c.adm = cl, kadm.NewClient(cl)
 	close(c.made)
 	if err := c.awaitGroup(ctx); err != nil {
-		c.end()
+		_ = c.leave(context.WithoutCancel(ctx)) // the error is why
 		cl.Close()
 		return nil, refuse(fmt.Errorf("join group %q: %w", cfg.Group, err))
 	}
 	return c, nil
 }
 
-// Bounds on one fetch, below and above a quarter of what may be held.
+// Bounds on one fetch, below and above half of what may be held.
 const (
 	smallestFetch = 1 << 20
 	largestFetch  = 50 << 20
@@ -137,7 +139,7 @@ const (
 
 func (c *consumer) options() []kgo.Opt {
 	o := &c.t.o
-	fetch := int32(min(max(c.cfg.PrefetchBytes/4, smallestFetch), largestFetch))
+	fetch := int32(min(max(c.cfg.PrefetchBytes/2, smallestFetch), largestFetch))
 	opts := []kgo.Opt{
 		kgo.WithLogger(logger{c.log}),
 		kgo.ConsumerGroup(c.cfg.Group),
@@ -153,7 +155,10 @@ func (c *consumer) options() []kgo.Opt {
 		kgo.WithHooks(hooks{c}),
 		kgo.OnOffsetsFetched(c.offsetsFetched),
 		kgo.AdjustFetchOffsetsFn(c.assigned),
-		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) { poke(c.in) }),
+		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) {
+			c.admitted.Store(true)
+			poke(c.in)
+		}),
 		kgo.OnPartitionsRevoked(c.revoked),
 		kgo.OnPartitionsLost(c.lost),
 	}
@@ -225,8 +230,7 @@ func (c *consumer) Close(ctx context.Context) error {
 	gone := c.freeze(nil)
 	err := c.commit(ctx)
 	c.forget(gone)
-	left := c.cl.LeaveGroupContext(ctx)
-	c.end()
+	left := c.leave(ctx)
 	c.cl.Close()
 	if n := c.late.Load(); n > 0 {
 		c.log.Warn("messages were done after their partitions had gone: they are handled again by others", "count", n)
@@ -238,6 +242,34 @@ func (c *consumer) Close(ctx context.Context) error {
 		left = fmt.Errorf("leave group %q: %w", c.cfg.Group, left)
 	}
 	return errors.Join(err, left)
+}
+
+// leavePatience bounds leaving a group that has not let the member in yet.
+const leavePatience = 2 * time.Second
+
+// leave tells the group, and ends the client. One that is not let in yet is told
+// by another client after its own has ended: that would wait to be let in, or,
+// being put out, join again; and to the group it would be a member that says
+// nothing, for which all others wait.
+func (c *consumer) leave(ctx context.Context) error {
+	defer c.end()
+	id, generation := c.cl.GroupMetadata()
+	if generation >= 0 || c.cfg.Instance.Set || c.t.o.GroupProtocol == protocolServer {
+		return c.cl.LeaveGroupContext(ctx)
+	}
+	c.end()
+	if id == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, leavePatience)
+	defer cancel()
+	req := kmsg.NewPtrLeaveGroupRequest()
+	req.Group, req.MemberID = c.cfg.Group, id
+	m := kmsg.NewLeaveGroupRequestMember()
+	m.MemberID = id
+	req.Members = append(req.Members, m)
+	_, err := req.RequestWith(ctx, c.t.base)
+	return err
 }
 
 func (c *consumer) isOver() bool {

@@ -68,6 +68,36 @@ func TestStaticMemberIsBackAtOnce(t *testing.T) {
 	})
 }
 
+// TestStoppedWhileJoining: who is stopped before the group has let it in, as a
+// killed member holds that up, leaves no member behind that others wait for.
+func TestStoppedWhileJoining(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, brokertest.URL(t, "kafka"), 1)
+	w.o.SessionTimeout = 20 * time.Second
+	killed := w.join(w.connect())
+	t.Cleanup(kafka.Kill(killed))
+	members := func() int {
+		groups, err := w.adm.DescribeGroups(t.Context(), w.group)
+		require.NoError(t, err)
+		return len(groups[w.group].Members)
+	}
+	require.Equal(t, 1, members())
+	w.o.SessionTimeout = 45 * time.Second // what is left behind stays longer than the killed one
+	tr := w.connect()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := tr.OpenConsumer(ctx, transport.ConsumerConfig{
+			Name: "c", Topics: []string{w.topic}, Group: w.group, Start: transport.StartEarliest, Prefetch: 10, PrefetchBytes: 1 << 20, Base: context.Background(),
+		})
+		ended <- err
+	}()
+	eventually(t, "it has asked to join", func() bool { return members() == 2 })
+	stop()
+	require.ErrorIs(t, <-ended, context.Canceled)
+	require.LessOrEqual(t, members(), 1)
+}
+
 // TestRevokeIsBounded: a handler that does not end holds up a rebalance no
 // longer than rebalance_drain, and nothing of it is committed.
 func TestRevokeIsBounded(t *testing.T) {

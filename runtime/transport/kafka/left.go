@@ -19,6 +19,9 @@ type leftOut struct {
 
 // LeftOut is for the status.
 func (c *consumer) LeftOut() (why string, since time.Time) {
+	if !c.admitted.Load() {
+		return "the group has not let it in yet: it waits for a member that was killed, for as long as that one's session_timeout, or for one that does not let go", c.began
+	}
 	if l := c.partial.Load(); l != nil {
 		return l.why, l.since
 	}
@@ -59,9 +62,9 @@ func (c *consumer) tellLeft() {
 		c.partial.Store(nil)
 		return
 	}
-	_, since := c.LeftOut()
-	if since.IsZero() {
-		since = time.Now()
+	since := time.Now()
+	if l := c.partial.Load(); l != nil {
+		since = l.since
 	}
 	c.partial.Store(&leftOut{strings.Join(texts, "; "), since})
 }
@@ -89,6 +92,37 @@ func (c *consumer) lookAgain(ctx context.Context, topic string) {
 				c.mu.Unlock()
 				return
 			}
+		}
+	}
+}
+
+// startLook is how often the beginning of the log is looked at where a partition
+// stands still.
+const startLook = 2 * time.Second
+
+// lookAtStart ends the consumer when the log has dropped what a partition stands
+// still before, which the client would not notice; likewise.
+func (c *consumer) lookAtStart(ctx context.Context, s *spell, offset int64) {
+	ticker := time.NewTicker(startLook)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		c.mu.Lock()
+		still := s.stuck != "" && !s.frozen
+		c.mu.Unlock()
+		if !still {
+			return
+		}
+		starts, _ := listed(ctx, c.adm.ListStartOffsets, s.topic)
+		if start, ok := starts[s.part]; ok && start > offset {
+			c.mu.Lock()
+			c.fail(fmt.Errorf("partition %d of topic %q stood still at offset %d, which the log has dropped: the group is joined anew to read on", s.part, s.topic, offset))
+			c.mu.Unlock()
+			return
 		}
 	}
 }

@@ -40,11 +40,11 @@ func TestK1_rebalances(t *testing.T) {
 	defer func() { require.NoError(t, p.Close(within(t))) }()
 	published := 0
 	publish := func() {
-		for range 5 {
+		for range scale(5, 1) { // handlers that take seconds get no further
 			msgs := make([]*message.Message, 40)
 			for i := range msgs {
 				msgs[i] = message.NewMessage(fmt.Sprintf("m-%06d", published), nil)
-				msgs[i].Metadata.Set(transport.KeyHeader, fmt.Sprint("k-", published%50))
+				msgs[i].Metadata.Set(transport.KeyHeader, fmt.Sprint("k-", published%scale(50, 200)))
 				published++
 			}
 			require.NoError(t, p.Publish(within(t), w.topic, msgs...))

@@ -191,6 +191,7 @@ func (c *consumer) fault(s *spell, topic string, fp *kgo.FetchPartition) error {
 			s.stuck = fmt.Sprintf("a compressed batch at offset %d is larger than max_batch_bytes (%d): raise that, or set the group's position to %d", large.Offset, c.t.o.MaxBatchBytes, large.NextOffset)
 			c.log.Error("partition stands still", "topic", topic, "partition", fp.Partition, "why", s.stuck)
 			c.tellLeft()
+			go c.lookAtStart(c.cl.Context(), s, large.Offset)
 		}
 		return nil
 	case isLoss:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -297,4 +298,9 @@ func TestBombs(t *testing.T) {
 	require.Contains(t, why, "stands still: a compressed batch at offset 0")
 	require.Contains(t, why, "set the group's position to 1")
 	require.NotZero(t, since)
+
+	_, err = w.adm.DeleteRecords(t.Context(), kadm.Offsets{w.topic: {1: {Topic: w.topic, Partition: 1, At: 1}}})
+	require.NoError(t, err)
+	_, err = c.Receive(within(t), 1, 1<<20)
+	require.ErrorContains(t, err, "which the log has dropped")
 }

@@ -211,12 +211,31 @@ func (in *inside) enterMySQL(ctx context.Context, a *audience) (bool, error) {
 	return true, in.groups(ctx, a, "SELECT id FROM leat_groups WHERE topic_id = ? AND gen <= ? LOCK IN SHARE MODE", []any{a.id, a.gen})
 }
 
-const txRows = 100 // of one INSERT
+// These bound one INSERT, which MySQL takes as one packet.
+const (
+	txRows  = 100
+	txBytes = 1 << 20 // unless one message has more
+)
+
+// fitting is how many of the first messages go into one INSERT.
+func fitting(msgs []*message.Message) int {
+	size := 0
+	for i, m := range msgs[:min(len(msgs), txRows)] {
+		size += len(m.UUID) + len(m.Payload)
+		for k, v := range m.Metadata {
+			size += len(k) + len(v)
+		}
+		if i > 0 && size > txBytes {
+			return i
+		}
+	}
+	return min(len(msgs), txRows)
+}
 
 func (in *inside) insert(ctx context.Context, a audience, msgs []*message.Message) error {
 	spread := newSpread()
 	for len(msgs) > 0 {
-		some := msgs[:min(len(msgs), txRows)]
+		some := msgs[:fitting(msgs)]
 		msgs = msgs[len(some):]
 		parts := make([]int64, len(some))
 		for i, m := range some {

@@ -4,11 +4,14 @@ import (
 	"context"
 	stdsql "database/sql"
 	"fmt"
+	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -99,6 +102,38 @@ func TestPublishInYourTransaction(t *testing.T) {
 			quiet(t, c, 100*time.Millisecond)
 			require.Zero(t, w.count(t, "leat_messages"))
 		})
+	}
+}
+
+// What is more than one packet goes in several statements, also where the
+// driver writes values into their text.
+func TestPublishInYourTransactionMuch(t *testing.T) {
+	t.Parallel()
+	w := worldOn(t, "mysql")
+	c := consume(t, w.open(t))
+	u, err := url.Parse(w.own(w.server))
+	require.NoError(t, err)
+	cfg := mysqldriver.NewConfig()
+	cfg.User, cfg.Net, cfg.Addr, cfg.DBName, cfg.InterpolateParams = u.User.Username(), "tcp", u.Host, u.Path[1:], true
+	db, err := stdsql.Open("mysql", cfg.FormatDSN())
+	require.NoError(t, err)
+	defer db.Close()
+	var packet int
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT @@max_allowed_packet").Scan(&packet))
+	body := strings.Repeat("x", packet/50)
+	var msgs []*message.Message
+	for i := range 100 {
+		msgs = append(msgs, msg(fmt.Sprint(i), "k", body))
+	}
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	require.NoError(t, sql.Publish(t.Context(), tx, topicName, msgs...))
+	require.NoError(t, tx.Commit())
+	for left := len(msgs); left > 0; {
+		ds := receive(t, c, 1)
+		settle(t, c, transport.Ack, ds...)
+		left -= len(ds)
 	}
 }
 
