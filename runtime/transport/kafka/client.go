@@ -151,6 +151,8 @@ func hintOf(err error) string {
 		return "see tls and sasl, and that the port is one for them"
 	case strings.Contains(err.Error(), "tls alert record"):
 		return "the port is one for TLS: add tls: {}"
+	case strings.Contains(err.Error(), " response size "): // the client has no type for it
+		return "something else answers there: is that the port of a Kafka?"
 	case wantsCertificate(err):
 		return "the broker wants a certificate of this client that it trusts: see tls.cert and tls.key"
 	case noTLS:

@@ -116,7 +116,7 @@ func (t *Transport) join(ctx context.Context, cfg transport.ConsumerConfig) (*co
 	c.metaLimit.Store(int64(t.o.CommitMetadata))
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	c.end = end
-	cl, err := t.client(append(c.options(), kgo.WithContext(running))...)
+	cl, err := t.client(append(c.options(c.spread(ctx)), kgo.WithContext(running))...)
 	if err != nil {
 		end()
 		return nil, fmt.Errorf("join group %q: %w", cfg.Group, err)
@@ -137,7 +137,23 @@ const (
 	largestFetch  = 50 << 20
 )
 
-func (c *consumer) options() []kgo.Opt {
+// spread is how many partitions a fetch is to bring something of: handlers of
+// different partitions' keys work at once only if it does. More of each is faster
+// where they do nothing.
+func (c *consumer) spread(ctx context.Context) int32 {
+	const enough = 4
+	n := 0
+	for _, topic := range c.cfg.Topics {
+		detail, err := c.t.describe(ctx, topic)
+		if err != nil { // the client will meet it
+			return enough
+		}
+		n += len(detail.Partitions)
+	}
+	return int32(min(max(n, 1), enough)) //nolint:gosec // at most enough
+}
+
+func (c *consumer) options(spread int32) []kgo.Opt {
 	o := &c.t.o
 	fetch := int32(min(max(c.cfg.PrefetchBytes/2, smallestFetch), largestFetch))
 	opts := []kgo.Opt{
@@ -147,7 +163,7 @@ func (c *consumer) options() []kgo.Opt {
 		kgo.DisableAutoCommit(),
 		kgo.RebalanceTimeout(o.RebalanceTimeout),
 		kgo.FetchMaxBytes(fetch),
-		kgo.FetchMaxPartitionBytes(fetch),
+		kgo.FetchMaxPartitionBytes(max(fetch/spread, smallestFetch)),
 		kgo.FetchMaxWait(time.Second),
 		kgo.KeepControlRecords(),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),

@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -10,21 +12,44 @@ type chunk struct {
 	lump    *lump
 }
 
-// lump is the memory of a fetch, as one spell holds it. Deliveries point into
-// it, so that it stays as long as one of them is unsettled.
-type lump struct {
-	bytes  int64 // of the whole fetch
-	open   int   // deliveries that point into it and are not settled
-	queued bool  // some of it was not handed out yet
+// fetched is the memory of one fetch, of all partitions that it has brought
+// something of. It stays as long as one of them holds it.
+type fetched struct {
+	bytes int64
+	lumps int
 }
 
-// pins counts the lumps that are held. While that is too much, deliveries are
-// copied out of theirs: then one that is stuck keeps alive some kilobytes.
+// lump is the part that one spell has in the memory of a fetch. Deliveries point
+// into it, so that the spell holds it as long as one of them is unsettled.
+type lump struct {
+	of     *fetched
+	open   int  // deliveries that point into it and are not settled
+	queued bool // some of it was not handed out yet
+	gone   bool // the spell holds it no more
+}
+
+// pins counts the memory that is held. While that is too much, deliveries are
+// copied out of it: then one that is stuck keeps alive some kilobytes.
 type pins struct {
 	bytes, limit int64
 }
 
-// pinFactor is how many times prefetch_bytes may be held in lumps.
+func (p *pins) hold(f *fetched) *lump {
+	if f.lumps == 0 {
+		p.bytes += f.bytes
+	}
+	f.lumps++
+	return &lump{of: f, queued: true}
+}
+
+func (p *pins) letGo(l *lump) {
+	l.gone = true
+	if l.of.lumps--; l.of.lumps == 0 {
+		p.bytes -= l.of.bytes
+	}
+}
+
+// pinFactor is how many times prefetch_bytes may be held in fetches.
 const pinFactor = 4
 
 // fetchBytes is what the records of a fetch have in it.
@@ -43,12 +68,11 @@ func fetchBytes(f *kgo.Fetch) int64 {
 	return int64(n)
 }
 
-// enqueue takes in what a fetch of so many bytes has brought.
-func (s *spell) enqueue(records []*kgo.Record, bytes int64) {
-	l := &lump{bytes: bytes, queued: true}
+// enqueue takes in what a fetch has brought.
+func (s *spell) enqueue(records []*kgo.Record, f *fetched) {
+	l := s.pins.hold(f)
 	s.queue = append(s.queue, chunk{records, l})
-	s.pinned += bytes
-	s.pins.bytes += bytes
+	s.lumps = append(s.lumps, l)
 }
 
 // dequeue gives the next record of the queue, and the lump it is in.
@@ -65,18 +89,19 @@ func (s *spell) dequeue() (*kgo.Record, *lump) {
 	return r, l
 }
 
-// unpin counts a lump no more that nothing holds.
+// unpin lets go of a lump that nothing points into any more.
 func (s *spell) unpin(l *lump) {
-	if l == nil || l.queued || l.open > 0 {
+	if l == nil || l.gone || l.queued || l.open > 0 {
 		return
 	}
-	s.pinned -= l.bytes
-	s.pins.bytes -= l.bytes
-	l.bytes = 0
+	s.pins.letGo(l)
+	s.lumps = slices.DeleteFunc(s.lumps, func(other *lump) bool { return other == l })
 }
 
 // unpinAll is for a spell that is over.
 func (s *spell) unpinAll() {
-	s.pins.bytes -= s.pinned
-	s.pinned = 0
+	for _, l := range s.lumps {
+		s.pins.letGo(l)
+	}
+	s.lumps = nil
 }

@@ -31,7 +31,11 @@ func (c *consumer) Receive(ctx context.Context, limit int, maxBytes int64) ([]*t
 	}
 }
 
-// take hands out what there is, one partition after the other.
+// turn is how many deliveries a partition gives before it is the next one's turn:
+// many keys are at work only if all partitions are.
+const turn = 64
+
+// take hands out what there is, of all partitions in turns.
 func (c *consumer) take(limit int, maxBytes int64) (ds []*transport.Delivery, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,10 +44,10 @@ func (c *consumer) take(limit int, maxBytes int64) (ds []*transport.Delivery, er
 	}
 	m := maker{left: limit}
 	need := int64(0)
-	for i := range c.spells {
-		at := (c.first + i) % len(c.spells)
-		s := c.spells[at]
-		for len(ds) < limit {
+	for idle := 0; idle < len(c.spells) && len(ds) < limit; c.first++ {
+		s := c.spells[c.first%len(c.spells)]
+		before := len(ds)
+		for len(ds) < min(limit, before+turn) {
 			h := s.give(&m)
 			if h == nil {
 				break
@@ -56,11 +60,14 @@ func (c *consumer) take(limit int, maxBytes int64) (ds []*transport.Delivery, er
 			maxBytes -= h.size
 			ds = append(ds, &h.Delivery)
 		}
-		c.adjust(s)
-		if len(ds) == limit {
-			c.first = at
-			break
+		if len(ds) > before {
+			idle = 0
+		} else {
+			idle++
 		}
+	}
+	for _, s := range c.spells {
+		c.adjust(s)
 	}
 	c.held += len(ds)
 	if c.held > c.crowd {
@@ -144,7 +151,7 @@ func (c *consumer) sort(fetches kgo.Fetches) error {
 	defer c.mu.Unlock()
 	var failed error
 	for i := range fetches {
-		bytes := fetchBytes(&fetches[i])
+		from := &fetched{bytes: fetchBytes(&fetches[i])}
 		for j := range fetches[i].Topics {
 			ft := &fetches[i].Topics[j]
 			for k := range ft.Partitions {
@@ -158,7 +165,7 @@ func (c *consumer) sort(fetches kgo.Fetches) error {
 				if s == nil || s.leaving || len(fp.Records) == 0 {
 					continue
 				}
-				s.enqueue(fp.Records, bytes)
+				s.enqueue(fp.Records, from)
 				if s.stuck != "" {
 					s.stuck = ""
 					c.tellLeft()

@@ -65,6 +65,16 @@ func (s *secure) testRotation(t *testing.T) {
 			write(right)
 			return o, "CN=" + u.name, func() { write(wrong) }, func() { write(right) }
 		},
+		"authority, gone for a moment": func(t *testing.T, u user) (kafka.Options, string, func(), func()) {
+			t.Helper()
+			o := s.client(s.ca, u.name)
+			text, err := os.ReadFile(o.TLS.CA)
+			require.NoError(t, err)
+			o.TLS.CA = filepath.Join(t.TempDir(), "ca.pem")
+			write := func() { require.NoError(t, os.WriteFile(o.TLS.CA, text, 0o600)) }
+			write()
+			return o, "CN=" + u.name, func() { require.NoError(t, os.Remove(o.TLS.CA)) }, write
+		},
 	} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/leat-io/leat/config"
+	"github.com/leat-io/leat/runtime/transport"
 )
 
 // checkSecurity refuses a login that cannot work, and one that would show its
@@ -64,7 +65,7 @@ const (
 
 // mechanism logs in; the secret is read for each connection.
 func (o *Options) mechanism() sasl.Mechanism {
-	password := func() (string, error) { return secret(o.Password, o.PasswordFile) }
+	password := func() (string, error) { return secret(o.Password, "password_file", o.PasswordFile) }
 	scramAuth := func(context.Context) (scram.Auth, error) {
 		pass, err := password()
 		return scram.Auth{User: o.Username, Pass: pass}, err
@@ -81,19 +82,19 @@ func (o *Options) mechanism() sasl.Mechanism {
 		return scram.Sha512(scramAuth)
 	default:
 		return oauth.Oauth(func(context.Context) (oauth.Auth, error) {
-			token, err := secret(o.SASL.Token, o.SASL.TokenFile)
+			token, err := secret(o.SASL.Token, "sasl.token_file", o.SASL.TokenFile)
 			return oauth.Auth{Token: token}, err
 		})
 	}
 }
 
-func secret(value config.Secret, file string) (string, error) {
+func secret(value config.Secret, key, file string) (string, error) {
 	if file == "" {
 		return value.Reveal(), nil
 	}
 	b, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("kafka broker: secret: %w", err)
+		return "", transport.Refuse(fmt.Errorf("%s: %w", key, err))
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
 }
@@ -140,17 +141,17 @@ func (t *TLS) config(address string) (*tls.Config, error) {
 	if t.CA != "" {
 		pem, err := os.ReadFile(t.CA)
 		if err != nil {
-			return nil, fmt.Errorf("tls.ca: %w", err)
+			return nil, transport.Refuse(fmt.Errorf("tls.ca: %w", err))
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls.ca %q: no certificate in it", t.CA)
+			return nil, transport.Refuse(fmt.Errorf("tls.ca %q: no certificate in it", t.CA))
 		}
 	}
 	if t.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 		if err != nil {
-			return nil, fmt.Errorf("tls.cert, tls.key: %w", err)
+			return nil, transport.Refuse(fmt.Errorf("tls.cert, tls.key: %w", err))
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}

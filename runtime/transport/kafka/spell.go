@@ -23,8 +23,8 @@ type spell struct {
 	first *handed   // the next one, if there was no room for its bytes
 	next  int64     // the lowest offset that may still come out of the queue
 
-	pins   *pins // the consumer's
-	pinned int64 // bytes of them that are this spell's
+	pins  *pins   // the consumer's
+	lumps []*lump // that are held, in the order they came
 
 	win    *transport.Window
 	top    int64   // one above the highest offset that is settled

@@ -39,6 +39,30 @@ func mute(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// stranger answers what it is told first as a RabbitMQ does.
+func stranger(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var loop sync.WaitGroup
+	loop.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 1024))
+			_, _ = io.WriteString(c, "AMQP\x00\x00\x09\x01")
+			_ = c.Close()
+		}
+	})
+	t.Cleanup(func() {
+		require.NoError(t, l.Close())
+		loop.Wait()
+	})
+	return l.Addr().String()
+}
+
 // TestWrongWorlds runs the worker where something is wrong. It says what, where
 // and how to mend it, and never the password; it ends if that will not change
 // by itself, and else tries again. TestSecurity has what a real broker refuses.
@@ -58,6 +82,10 @@ func TestWrongWorlds(t *testing.T) {
 		"no broker":        {broker: func(*testing.T) string { return "127.0.0.1:1" }, says: []string{"ADDR", "connection refused"}},
 		"no such host":     {broker: func(*testing.T) string { return "kafka.invalid:9092" }, says: []string{"kafka.invalid", "orders"}},
 		"something else":   {broker: mute, says: []string{"ADDR", "see that Kafka is what listens there"}},
+		"another service":  {broker: stranger, says: []string{"ADDR", "is that the port of a Kafka?"}},
+		"no authority":     {broker: mute, options: "tls: {ca: nope.pem}", ends: true, says: []string{"tls.ca", "nope.pem"}},
+		"no certificate":   {broker: mute, options: "tls: {cert: nope.pem, key: nope-key.pem}", ends: true, says: []string{"tls.cert, tls.key", "nope.pem"}},
+		"no password file": {broker: on(kfake.EnableSASL()), options: "sasl: {mechanism: plain, plaintext: true}, username: worker, password_file: nope.txt", ends: true, says: []string{"password_file", "nope.txt"}},
 		"unheard login":    {broker: on(kfake.EnableSASL()), options: login, says: []string{"ADDR", "see sasl, username and password"}},
 		"missing, to make": {broker: on(), args: []string{"--set=consumers.c.topic=missing", "--set=topology=verify"}, ends: true, says: []string{`topic "missing"`, "does not exist: create it, or set topology to declare"}},
 		"missing":          {broker: on(), args: []string{"--set=consumers.c.topic=missing", "--set=topology=off"}, says: []string{`topic "missing"`, "does not exist: create it, or set topology to declare", "next_try"}},
