@@ -40,6 +40,7 @@ func TestReadme(t *testing.T) {
 	require.Equal(t, string(formatted), program)
 
 	s := newSite(t)
+	s.bin = s.dir // as the README builds it
 	s.build(program)
 	for i, block := range blocks["yaml"] {
 		s.write(fmt.Sprintf("%d.yaml", i), block)
@@ -51,6 +52,7 @@ func TestReadme(t *testing.T) {
 		for line := range strings.Lines(block) {
 			command, _, _ := strings.Cut(line, "  #")
 			command = strings.TrimSpace(command)
+			require.False(t, strings.HasPrefix(command, "worker "), "%s: a shell does not look for commands in this folder", command)
 			if other, ok := inPlaceOf[command]; ok {
 				command = other
 			}

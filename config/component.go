@@ -34,7 +34,7 @@ func (c Component) Path() string { return c.path }
 // String is the URL with its credentials masked, or the kind.
 func (c Component) String() string {
 	if !c.URL.IsZero() {
-		return MaskURL(c.URL.Reveal())
+		return maskWhole(c.URL.Reveal())
 	}
 	return c.Kind
 }

@@ -203,3 +203,23 @@ func TestComponentWithoutANameIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, "is not the name of a component", broker)
 	}
 }
+
+func TestWordWhereAMapIsDue(t *testing.T) {
+	t.Parallel()
+	type login struct {
+		Mechanism string `yaml:"mechanism" enum:"plain,other" required:"true"`
+	}
+	type encryption struct {
+		CA string `yaml:"ca"`
+	}
+	var o struct {
+		SASL *login      `yaml:"sasl"`
+		TLS  *encryption `yaml:"tls"`
+	}
+	for text, want := range map[string]string{
+		"sasl: plain": `write {mechanism: plain}`, "tls: true": "write {} for the defaults", "sasl: true": "write key: value", "tls: 5": "write key: value",
+	} {
+		c := load(t, "name: p\nbroker: {x: {"+text+"}}\nconsumers: {c: {topic: t, handler: h}}\n")
+		require.ErrorContains(t, c.Broker.Decode(&o), want)
+	}
+}

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 )
@@ -132,9 +133,27 @@ func options(v reflect.Value) []option {
 	return out
 }
 
+// mapFor is the map that was probably meant by what stands in its place: a word that one option takes, or true.
+func mapFor(n *node, known []option) string {
+	if n.kind != scalarNode || n.referred || n.secret {
+		return "key: value"
+	}
+	required := false
+	for _, o := range known {
+		if slices.Contains(strings.Split(o.tag.Get("enum"), ","), n.value) {
+			return fmt.Sprintf("{%s: %s}", o.name, n.value)
+		}
+		required = required || o.tag.Get("required") != ""
+	}
+	if !required && slices.Contains([]string{"true", "on", "yes"}, n.value) {
+		return "{} for the defaults, or {key: value}"
+	}
+	return "key: value"
+}
+
 func (d *decoder) structure(n *node, v reflect.Value, path string) {
 	if n.kind != mapNode {
-		d.add(n.at, path, "%s: %s where a map is due; write key: value", path, describe(n))
+		d.add(n.at, path, "%s: %s where a map is due; write %s", path, describe(n), mapFor(n, options(v)))
 		return
 	}
 	before := len(d.problems)

@@ -51,4 +51,7 @@ func TestHostileTexts(t *testing.T) {
 		_ = judge(Options{Data: []Data{{Name: "x", Text: []byte(text[:min(len(text), maxFile)])}}, LookupEnv: testEnv})
 		t.Log(time.Since(start), strings.TrimSpace(text[:10]))
 	}
+	for _, part := range []string{"a://b@ ", "\"a://b ", "a://b:c ", "'a://'b", "invalid port \"", "\\\"a://"} {
+		_ = MaskURL(fill(part))
+	}
 }

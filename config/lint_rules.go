@@ -64,15 +64,25 @@ func (l *linter) names(c *Consumer) {
 	path := "consumers." + c.Name
 	longest := l.longest(c.Broker)
 	joined := l.Facts.Brokers[c.Broker].DerivesNames
-	inTopic, inGroup := joined || strings.Contains(string(c.DeadLetter), "{topic}"), joined || strings.Contains(string(c.DeadLetter), "{group}")
+	mend := func(what string) string {
+		switch {
+		case !joined && strings.Contains(string(c.DeadLetter), "{"+what+"}"):
+			return "take it out, or, as only the dead letter is derived, name that without {" + what + "}"
+		case joined && what == "topic":
+			return fmt.Sprintf("take it out; to read a dead letter, read its queue by another name: broker: {%s: {url: …, topics: {letters: {queue: DEAD-LETTER}}}} and topic: letters", l.BrokerOf(c.Broker).Kind)
+		case joined:
+			return "take it out"
+		}
+		return ""
+	}
 
 	legal := l.badName && !has(l.root.get("consumers").get(c.Name), "group") ||
-		l.name(l.at(c, "group"), path+".group", "group", c.Group, longest, inGroup)
+		l.name(l.at(c, "group"), path+".group", "group", c.Group, longest, mend("group"))
 	for _, topic := range c.Topics {
-		legal = l.name(l.at(c, "topic", "topics"), path+".topic", "topic", topic, longest, inTopic) && legal
+		legal = l.name(l.at(c, "topic", "topics"), path+".topic", "topic", topic, longest, mend("topic")) && legal
 	}
 	if !c.PublishTo.IsZero() {
-		l.name(l.at(c, "publish_to"), path+".publish_to", "topic", c.PublishTo.Topic, l.longest(cmp.Or(c.PublishTo.Broker, c.Broker)), false)
+		l.name(l.at(c, "publish_to"), path+".publish_to", "topic", c.PublishTo.Topic, l.longest(cmp.Or(c.PublishTo.Broker, c.Broker)), "")
 	}
 	if legal && !l.badName {
 		l.deadLetter(c, path, longest)
@@ -81,8 +91,8 @@ func (l *linter) names(c *Consumer) {
 
 func (l *linter) longest(broker string) int { return cmp.Or(l.Facts.Brokers[broker].MaxName, maxName) }
 
-// name checks one name and says whether it is legal.
-func (l *linter) name(at place, path, what, name string, longest int, derives bool) bool {
+// name checks one name and says whether it is legal. Where names are derived from it, mend says what to do about one that holds "--".
+func (l *linter) name(at place, path, what, name string, longest int, mend string) bool {
 	switch {
 	case name == "":
 		l.errs.add(at, path, "%s: the name of the %s is empty", path, what)
@@ -90,9 +100,9 @@ func (l *linter) name(at place, path, what, name string, longest int, derives bo
 		l.errs.add(at, path, "%s: the %s %q is not a legal name on every broker; use letters, digits, '.', '_' and '-'", path, what, clip(name))
 	case len(name) > longest:
 		l.errs.add(at, path, "%s: the %s has %d characters; the most is %d", path, what, len(name), longest)
-	case derives && strings.Contains("-"+name+"-", "--"):
-		l.errs.add(at, path, "%s: the %s %q holds \"--\", or has \"-\" at an end; that joins the parts of derived names (%s); take it out, or, where only the dead letter is derived, name that without {%s}",
-			path, what, clip(name), DefaultDeadLetter, what)
+	case mend != "" && strings.Contains("-"+name+"-", "--"):
+		l.errs.add(at, path, "%s: the %s %q holds \"--\", or has \"-\" at an end; that joins the parts of derived names (%s); %s",
+			path, what, clip(name), DefaultDeadLetter, mend)
 	default:
 		return true
 	}
@@ -115,6 +125,8 @@ func (l *linter) deadLetter(c *Consumer, path string, longest int) {
 			return
 		case len(target) > longest:
 			l.errs.add(at, option, "%s: the dead letter of topic %q has %d characters; the most is %d: shorten topic or group, or give dead_letter a name of its own", option, clip(topic), len(target), longest)
+		case nearest(target, []string{"off", "none", string(DeadLetterDrop), string(DeadLetterBlock)}) != "":
+			l.warnings.add(at, option, "%s: %q is a topic of that name here; did you mean drop, which throws such messages away, or block, which tries them for ever?", option, clip(target))
 		case slices.Contains(c.Topics, target):
 			l.errs.add(at, option, "%s: %q is a topic this consumer reads, so a message that can't be handled would come back for ever; give it another name", option, clip(target))
 		}
@@ -181,7 +193,7 @@ func (l *linter) readers(c *Consumer) {
 	}
 	path := "consumers." + c.Name + ".publish_to"
 	l.warnings.add(l.at(c, "publish_to"), path,
-		"%s: no consumer here reads %q, and %s refuses what no queue takes: until another service has its queue bound, publishing is tried again and intake stops; the same holds for topics that handlers emit to",
+		"%s: no consumer here reads %q, and %s refuses what no queue takes: until another service has its queue bound, publishing is tried again and intake stops; the same holds for topics that handlers emit to; to have such messages dropped instead, write broker: {%[3]s: {url: …, unrouted: drop}}",
 		path, topic, l.BrokerOf(broker).Kind)
 }
 

@@ -61,3 +61,29 @@ func TestLintGroupsOfOneBrokerUnderTwoNames(t *testing.T) {
 		require.Equal(t, same, len(errs) == 1, other)
 	}
 }
+
+func TestLintDeadLetterThatIsASlipOfAWord(t *testing.T) {
+	t.Parallel()
+	for word, warned := range map[string]bool{"of": true, "non": true, "drpo": false, "dropp": true, "letters": false, "drop": false} {
+		c := load(t, "name: p\nbroker: x\nconsumers: {c: {topic: t, handler: h, dead_letter: "+word+"}}\n")
+		errs, warnings := c.Lint(Facts{})
+		require.Empty(t, errs)
+		if !warned {
+			require.Empty(t, warnings, word)
+			continue
+		}
+		require.Len(t, warnings, 1, word)
+		require.Contains(t, warnings[0].Message, "did you mean drop")
+	}
+}
+
+func TestLintKindsThatOthersCallOtherwise(t *testing.T) {
+	t.Parallel()
+	known := []string{"amqp", "amqps", "kafka", "memory", "mysql", "postgres", "sqlite", "watermill-amqp"}
+	for theirs, ours := range map[string]string{"rabbitmq": "amqp", "RabbitMQ": "amqp", "mariadb": "mysql", "postgresql": "postgres", "sqlite3": "sqlite", "redpanda": "kafka"} {
+		c := load(t, "name: p\nbroker: "+theirs+"://h\nconsumers: {c: {topic: t, handler: h}}\n")
+		errs, _ := c.Lint(Facts{Known: Known{Transports: known}})
+		require.Len(t, errs, 1)
+		require.Contains(t, errs[0].Message, `did you mean "`+ours+`"?`)
+	}
+}

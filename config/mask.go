@@ -14,9 +14,6 @@ const masked = "***"
 type span struct{ from, to int }
 
 var (
-	urlStart  = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://`)
-	login     = regexp.MustCompile(`[^\s"':@{\[,]+:[^\s"':][^\s"']*@`) // user:pass@ without a scheme
-	parameter = regexp.MustCompile(`(?:^|[?&;,\s"'])([\w.-]+)=([^&;\s"'}]*)`)
 	// A key in a YAML line, with the quote it may stand in and the space behind its colon.
 	lineKey = regexp.MustCompile(`(?:^|[\s{,?\[-])["']?([A-Za-z_][\w.-]*)["']?[ \t]*(?::(?:[ \t]+|$)|:["'])`)
 	// A key of the explicit form, whose value begins on a later line.
@@ -24,43 +21,6 @@ var (
 	// References that hold no value themselves; a default (:-) might be the secret.
 	bareReference = regexp.MustCompile(`^["']?\$\{(?:[A-Za-z_]\w*(?::\?[^}]*)?|file:[^}]*)\}["']?$`)
 )
-
-// MaskURL replaces what may be a credential in any text: the userinfo of every URL (amqp://user:pass@host becomes
-// amqp://***@host), a login without a scheme (user:pass@tcp(host)), and parameters with a secret's name (?password=…).
-// It would rather mask too much: an unescaped @, / or space in a password is covered.
-func MaskURL(text string) string {
-	out, _ := mask(text, urlSecrets(text), 0)
-	return out
-}
-
-// urlSecrets finds what MaskURL masks.
-func urlSecrets(text string) []span {
-	var spans []span
-	starts := urlStart.FindAllStringIndex(text, -1)
-	for i, start := range starts {
-		end := len(text)
-		if i+1 < len(starts) {
-			end = starts[i+1][0]
-		}
-		if n := strings.IndexByte(text[start[1]:end], '\n'); n >= 0 {
-			end = start[1] + n
-		}
-		if at := strings.LastIndexByte(text[start[1]:end], '@'); at >= 0 {
-			spans = append(spans, span{start[1], start[1] + at})
-		}
-	}
-	for _, m := range login.FindAllStringIndex(text, -1) {
-		if !strings.Contains(text[m[0]:m[1]], "://") {
-			spans = append(spans, span{m[0], m[1] - 1})
-		}
-	}
-	for _, m := range parameter.FindAllStringSubmatchIndex(text, -1) {
-		if secretName(text[m[2]:m[3]]) {
-			spans = append(spans, span{m[4], m[5]})
-		}
-	}
-	return spans
-}
 
 // mask replaces the spans of a line by ***, and moves a character offset along.
 func mask(text string, spans []span, offset int) (out string, moved int) {
@@ -122,7 +82,7 @@ func maskLines(lines []string) map[int][]span {
 		} else if inside && names < 0 && line[indent] != '#' {
 			names = indent
 		}
-		spans := urlSecrets(line)
+		spans := append(lineURLs(line), plainSecrets(line)...)
 		if m := questionKey.FindStringSubmatchIndex(line); m != nil && secretName(line[m[2]:m[3]]) {
 			under, explicit = indent, true
 		}

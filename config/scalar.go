@@ -180,16 +180,19 @@ func describe(n *node) string {
 	case n.secret:
 		return "the value"
 	}
-	return strconv.Quote(clip(MaskURL(n.value)))
+	return strconv.Quote(clip(maskWhole(n.value)))
 }
 
-// redact takes what must not be seen out of a message that an owner wrote: the values of references and secrets at or below n.
+// redact takes what must not be seen out of a message that an owner wrote: the values of references and secrets, and the
+// logins of URLs, at or below n.
 func redact(n *node, message string) string {
 	const tooShortToHide = 4
 	if (n.referred || n.secret) && len(n.value) >= tooShortToHide {
-		for _, shown := range []string{n.value, clip(n.value)} {
-			quoted := strconv.Quote(shown)
-			message = strings.NewReplacer(shown, masked, quoted[1:len(quoted)-1], masked).Replace(message)
+		message = replaced(message, n.value, masked)
+	} else if start, at := strings.Index(n.value, "://"), strings.LastIndexByte(n.value, '@'); n.kind == scalarNode && start >= 0 && start < at {
+		message = replaced(message, n.value, maskWhole(n.value))
+		if cut := strings.IndexByte(n.value, '#'); start < cut && cut < at { // net/url shows what stands before it
+			message = replaced(message, n.value[:cut], n.value[:start]+"://"+masked)
 		}
 	}
 	for _, f := range n.fields {
@@ -197,6 +200,15 @@ func redact(n *node, message string) string {
 	}
 	for _, item := range n.items {
 		message = redact(item, message)
+	}
+	return message
+}
+
+// replaced puts another text in the place of one that a message shows plain or quoted, whole or clipped.
+func replaced(message, text, by string) string {
+	for _, shown := range []string{text, clip(text)} {
+		quoted := strconv.Quote(shown)
+		message = strings.NewReplacer(shown, by, quoted[1:len(quoted)-1], by).Replace(message)
 	}
 	return message
 }

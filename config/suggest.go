@@ -23,6 +23,27 @@ func near(a, b string) bool {
 	return levenshtein.ComputeDistance(a, b) <= len(b)/4
 }
 
+// calledHere is what a kind is called here that others call by another name, else the kind itself.
+func calledHere(kind string) string {
+	switch plain := plainName(kind); plain {
+	case "rabbitmq", "rabbit":
+		return "amqp"
+	case "rabbitmqs":
+		return "amqps"
+	case "mariadb":
+		return "mysql"
+	case "postgresql", "pgsql", "psql", "pgx", "pg":
+		return "postgres"
+	case "sqlite3":
+		return "sqlite"
+	case "redpanda":
+		return "kafka"
+	case "gochannel", "inmemory":
+		return "memory"
+	}
+	return kind
+}
+
 // suggestion finishes a message about an unknown word: the nearest of the known ones, else all of them.
 func suggestion(word string, known []string) string {
 	if len(known) == 0 {

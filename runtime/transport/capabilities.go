@@ -49,6 +49,9 @@ type Capabilities struct {
 	// DerivesNames: names of the broker's own are made of a topic and a group,
 	// joined by "--", which neither may then contain.
 	DerivesNames bool
+	// GroupTool lists the groups at the broker itself, where the transport is no
+	// [GroupAdmin].
+	GroupTool string
 	// NeedsReader: a publish fails to a topic that no group reads.
 	NeedsReader bool
 	// AckTimeout is for how long a delivery may be held; then the broker takes

@@ -39,7 +39,7 @@ func (a announcer) start(ctx context.Context, w *Worker) {
 		for i := range w.cfg.Consumers {
 			c := &w.cfg.Consumers[i]
 			a.log.InfoContext(ctx, "consumer configured", "consumer", c.Name, "topics", c.Topics, "group", c.Group,
-				"handler", c.Handler.Kind, "limits", limits(c), "dead_letter", c.DeadLetter)
+				"handler", c.Handler.Kind, "limits", limits(c), "dead_letter", deadLetter(c))
 		}
 		return
 	}
@@ -57,7 +57,7 @@ func (a announcer) start(ctx context.Context, w *Worker) {
 		line(c.Name, fmt.Sprintf("%s → %s", strings.Join(c.Topics, ", "), c.Handler.Kind))
 		line("", "group "+c.Group)
 		line("", limits(c))
-		line("", "dead letter "+string(c.DeadLetter))
+		line("", "dead letter "+deadLetter(c))
 	}
 	_ = t.Flush()
 }
@@ -72,6 +72,14 @@ func (w *Worker) brokerNames() []string {
 		out = append(out, name+" = "+w.cfg.Brokers[name].String())
 	}
 	return out
+}
+
+// deadLetter is the name of the consumer's one dead letter, or the pattern of several.
+func deadLetter(c *config.Consumer) string {
+	if name := c.DeadLetter.Topic(c.Topics[0], c.Group); name != "" && len(c.Topics) == 1 {
+		return name
+	}
+	return string(c.DeadLetter)
 }
 
 func limits(c *config.Consumer) string {

@@ -126,6 +126,9 @@ func (b *builder) handler() message.HandlerFunc {
 		return nil // lint says so
 	}
 	h, err := kind.Build(b.env, b.c.Handler)
+	if h == nil && err == nil {
+		err = fmt.Errorf("handler %q is nil in Go: the program registers the name without a function", kind.Name)
+	}
 	b.fail(at(b.c.Handler, err))
 	return h
 }
@@ -142,6 +145,9 @@ func (b *builder) chain(links []config.Component) []message.HandlerMiddleware {
 			continue
 		}
 		link, err := kind.Build(b.env, c)
+		if link == nil && err == nil {
+			err = fmt.Errorf("middleware %q is nil in Go: the program registers the name without a function", kind.Name)
+		}
 		b.fail(at(c, err))
 		chain = append(chain, link)
 	}

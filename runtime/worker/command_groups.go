@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,7 +130,8 @@ func (f *brokerFlags) administer(ctx context.Context, p *process, fn func(contex
 	defer func() { err = errors.Join(err, t.Close(context.WithoutCancel(ctx))) }()
 	admin, ok := t.(transport.GroupAdmin)
 	if !ok {
-		return fmt.Errorf("groups of a %s broker: %w; use the broker's own tools", t.Kind(), transport.ErrUnsupported)
+		tool := cmp.Or(t.Capabilities().GroupTool, "the broker's own tools")
+		return fmt.Errorf("groups of the kind of broker %s: %w: use %s", t.Kind(), transport.ErrUnsupported, tool)
 	}
 	return fn(ctx, admin)
 }

@@ -38,6 +38,7 @@ type listedTransport struct {
 	Browse       transport.Browse  `json:"browse"`
 	Transactions bool              `json:"transactions"`
 	Replay       bool              `json:"replay"`
+	Groups       bool              `json:"groups"`
 	Durable      bool              `json:"durable"`
 	Networked    bool              `json:"networked"`
 	SQL          bool              `json:"dedup_keys"`
@@ -50,7 +51,7 @@ func (l listTransports) Run(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	env := Env{Log: o.log}
+	env := Env{Topology: transport.TopologyDeclare, Log: o.log}
 	var kinds []listedTransport
 	for _, k := range o.table.Transports {
 		// Opening connects to nothing, and capabilities need no connection.
@@ -59,20 +60,21 @@ func (l listTransports) Run(ctx context.Context, p *process) error {
 			return fmt.Errorf("transport %s: %w", k.Kind, err)
 		}
 		c := t.Capabilities()
+		_, groups := t.(transport.GroupAdmin)
 		kinds = append(kinds, listedTransport{
 			Kind: k.Kind, Example: k.Example, KeyOrder: c.KeyOrder, Attempts: c.Attempts, DurableDelay: c.DurableDelay,
-			ByteWindow: c.ByteWindow, Depth: c.Depth, Browse: c.Browse, Transactions: c.Transactions, Replay: c.Replay,
+			ByteWindow: c.ByteWindow, Depth: c.Depth, Browse: c.Browse, Transactions: c.Transactions, Replay: c.Replay, Groups: groups,
 			Durable: c.Durable, Networked: c.Networked, SQL: c.SQL, About: k.Doc,
 		})
 		if err := t.Close(ctx); err != nil {
 			return err
 		}
 	}
-	header := []string{"BROKER", "KEY ORDER", "ATTEMPTS KEPT", "DELAY", "BYTE WINDOW", "DEPTH", "BROWSE", "TX", "REPLAY", "DURABLE", "NETWORK", "DEDUP KEYS", "ABOUT"}
+	header := []string{"BROKER", "KEY ORDER", "ATTEMPTS KEPT", "DELAY", "BYTE WINDOW", "DEPTH", "BROWSE", "TX", "REPLAY", "GROUPS", "DURABLE", "NETWORK", "DEDUP KEYS", "ABOUT"}
 	return printList(p.out, l.outputFlag, kinds, header, func(k listedTransport) []string {
 		return []string{
 			k.Example, string(k.KeyOrder), string(k.Attempts), yes(k.DurableDelay), yes(k.ByteWindow), yes(k.Depth), string(k.Browse),
-			yes(k.Transactions), yes(k.Replay), yes(k.Durable), yes(k.Networked), yes(k.SQL), k.About,
+			yes(k.Transactions), yes(k.Replay), yes(k.Groups), yes(k.Durable), yes(k.Networked), yes(k.SQL), k.About,
 		}
 	})
 }

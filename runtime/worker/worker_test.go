@@ -102,6 +102,13 @@ func TestWrongTables(t *testing.T) {
 	_, err = worker.New(yaml("broker: memory://x\nconsumers: {c: {topic: t, handler: mine}}"))
 	require.ErrorContains(t, err, `there is no transport "memory"`)
 	require.ErrorContains(t, err, `there is no handler "mine"`)
+
+	const chain = "broker: memory://x\nconsumers: {c: {topic: t, handler: mine, use: [link]}}"
+	_, err = worker.New(builtin.All(), worker.Handle("mine", nil), worker.Use("link", nil), yaml(chain))
+	require.ErrorContains(t, err, `handler "mine" is nil in Go`)
+	require.ErrorContains(t, err, `middleware "link" is nil in Go`)
+	_, err = worker.New(builtin.All(), yaml("broker: {postgres: {url: postgres://h/d, pool_size: 0}}\nconsumers: {c: {topic: t, handler: log}}"))
+	require.ErrorContains(t, err, "pool_size: \"0\" is too small; the least is 2")
 }
 
 // brokenStore is a kind of store whose opening is up to a test.

@@ -84,7 +84,7 @@ func (t *Transport) dialNode(ctx context.Context, n node, role string) (*conn, e
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return nil, explain(err)
+	return nil, t.explainLogin(err)
 }
 
 func (t *Transport) handshake(ctx context.Context, n node, role string) (*conn, error) {

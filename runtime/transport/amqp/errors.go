@@ -15,8 +15,8 @@ import (
 func explain(err error) error {
 	var e *amqp091.Error
 	if !errors.As(err, &e) {
-		if refusedByTLS(err) {
-			return transport.Refuse(fmt.Errorf("TLS: %w", err))
+		if refusedByTLS(err) && !transport.Refused(err) { // else it was explained before
+			return transport.Refuse(fmt.Errorf("TLS: %w%s", err, adviseOnTLS(err)))
 		}
 		return err
 	}
@@ -31,7 +31,7 @@ func explain(err error) error {
 	case e.Code == amqp091.NotAllowed && strings.Contains(e.Reason, "limit"):
 		return errors.New(reason)
 	case e.Code == amqp091.AccessRefused, e.Code == amqp091.NotAllowed, absent(e):
-		return transport.Refuse(errors.New(reason))
+		return transport.Refuse(errors.New(reason + adviseOnRights(reason)))
 	case timedOut(e):
 		return fmt.Errorf("%s: a delivery was held for longer than the broker's consumer_timeout; shorten timeout or prefetch, or raise it at the broker", reason)
 	case e.Code == amqp091.PreconditionFailed:
@@ -41,8 +41,10 @@ func explain(err error) error {
 	}
 }
 
-// trimReason takes the protocol's own word off the front of a reason.
+// trimReason takes the protocol's own word off the front of a reason, and its
+// full stop, as more may follow.
 func trimReason(reason string) string {
+	reason = strings.TrimSuffix(reason, ".")
 	if word, rest, ok := strings.Cut(reason, " - "); ok && word == strings.ToUpper(word) {
 		return rest
 	}

@@ -78,6 +78,11 @@ func Arguments(tr transport.Transport, v string) map[string]any {
 // Explain is what becomes of a broker's error.
 func Explain(err error) error { return explain(err) }
 
+// ExplainLogin is what becomes of it while connecting.
+func ExplainLogin(tr transport.Transport, err error) error {
+	return tr.(*Transport).explainLogin(err)
+}
+
 // Encode makes what is published of a message.
 func Encode(tr transport.Transport, m *message.Message, frameSize int) (amqp091.Publishing, error) {
 	return tr.(*Transport).encode(m, frameSize)

@@ -74,7 +74,7 @@ func (s *secured) user(name string) {
 // as are the options of who has a certificate of ours.
 func (s *secured) as(name string) amqp.TLSOptions {
 	return amqp.TLSOptions{
-		CAFile: s.ours.file("ours.pem"), CertFile: s.ours.file(name + ".pem"), KeyFile: s.ours.file(name + ".key"), ServerName: "rabbit", External: true,
+		CA: s.ours.file("ours.pem"), Cert: s.ours.file(name + ".pem"), Key: s.ours.file(name + ".key"), ServerName: "rabbit", External: true,
 	}
 }
 
@@ -96,19 +96,21 @@ func TestExternal(t *testing.T) {
 		r.ack(c, r.receive(c, 3)...)
 		require.Contains(t, s.users(), "client")
 	})
+	// Of this alert nothing is left where the broker resets the connection before the client has read it.
+	const required = "certificate required"
 	for name, tc := range map[string]struct {
 		change func(*amqp.Options)
 		want   string
 	}{
-		"another authority than the broker's": {func(o *amqp.Options) { o.TLS.CAFile = others.file("others.pem") }, "unknown authority"},
-		"no certificate":                      {func(o *amqp.Options) { o.TLS.CertFile, o.TLS.KeyFile, o.TLS.External = "", "", false }, "certificate required"},
+		"another authority than the broker's": {func(o *amqp.Options) { o.TLS.CA = others.file("others.pem") }, "unknown authority"},
+		"no certificate":                      {func(o *amqp.Options) { o.TLS.Cert, o.TLS.Key, o.TLS.External = "", "", false }, required},
 		"a certificate of others": {func(o *amqp.Options) {
-			o.TLS.CertFile, o.TLS.KeyFile = others.file("client.pem"), others.file("client.key")
-		}, "certificate required"}, // it is not even shown, as the broker has asked for one of its authority
-		"a user who is not known": {func(o *amqp.Options) { o.TLS = s.as("stranger") }, "refused using authentication mechanism EXTERNAL"},
+			o.TLS.Cert, o.TLS.Key = others.file("client.pem"), others.file("client.key")
+		}, required}, // it is not even shown, as the broker has asked for one of its authority
+		"a user who is not known": {func(o *amqp.Options) { o.TLS = s.as("stranger") }, "the name in the certificate"},
 		"a certificate, and a wrong password": {func(o *amqp.Options) {
 			o.TLS.External, o.Username, o.Password = false, "client", config.NewSecret("hunter2")
-		}, "refused using authentication mechanism PLAIN"},
+		}, `user "client": check the password`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -118,9 +120,13 @@ func TestExternal(t *testing.T) {
 			})
 			err := tr.Declare(t.Context(), transport.TopologyVerify, transport.Declaration{Topic: "amq.fanout"})
 			require.NoError(t, tr.Close(t.Context()))
+			require.Error(t, err)
+			require.NotContains(t, err.Error(), "hunter2")
+			if tc.want == required && strings.Contains(err.Error(), "connection reset") {
+				return
+			}
 			require.ErrorContains(t, err, tc.want)
 			require.True(t, transport.Refused(err), err)
-			require.NotContains(t, err.Error(), "hunter2")
 		})
 	}
 	t.Run("another certificate in the same files", func(t *testing.T) {

@@ -219,7 +219,8 @@ func TestUnrouted(t *testing.T) {
 	require.ErrorAs(t, err, &failed)
 	require.Len(t, failed.Failed, 3)
 	for _, f := range failed.Failed {
-		require.ErrorContains(t, f.Err, "no queue takes it")
+		require.ErrorContains(t, f.Err, fmt.Sprintf("no queue takes it from exchange %q", r.topic))
+		require.ErrorContains(t, f.Err, "broker: {amqp: {url: …, unrouted: drop}}")
 		require.False(t, f.Permanent)
 	}
 	r.declare()

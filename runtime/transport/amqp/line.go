@@ -20,6 +20,7 @@ type line struct {
 	mandatory bool
 	window    chan struct{} // one for each that waits for its confirmation
 	ended     chan struct{} // closed after the last of them was told
+	users     atomic.Int32  // publishes that have been given it
 
 	confirms atomic.Int64 // that have come
 
@@ -226,7 +227,7 @@ func (l *line) confirm(ack bool) {
 	l.waiting = l.waiting[1:]
 	switch {
 	case s.returned != "":
-		l.tell(s, fmt.Errorf("no queue takes it from exchange %q (%s): bind one, or write unrouted: drop", s.exchange, s.returned), failed)
+		l.tell(s, unrouted(s.exchange, s.key, s.returned), failed)
 	case !ack:
 		l.tell(s, errors.New("a queue refuses it: it may be full"), failed)
 	default:

@@ -68,12 +68,12 @@ type Options struct {
 
 // TLSOptions are files in PEM, read at every connection.
 type TLSOptions struct {
-	// CAFile has the certificates to trust. Default: the system's.
-	CAFile string `yaml:"ca_file"`
-	// CertFile is the client's own certificate, for mutual TLS.
-	CertFile string `yaml:"cert_file"`
-	// KeyFile is the key of that certificate.
-	KeyFile string `yaml:"key_file"`
+	// CA is the file of the certificates to trust. Default: the system's.
+	CA string `yaml:"ca"`
+	// Cert is the file of the client's own certificate, for mutual TLS.
+	Cert string `yaml:"cert"`
+	// Key is the file of the key of that certificate.
+	Key string `yaml:"key"`
 	// ServerName is the name in the broker's certificate. Default: the host that is dialled.
 	ServerName string `yaml:"server_name"`
 	// External has the certificate say who the client is (SASL EXTERNAL), in
@@ -145,12 +145,12 @@ func (o *Options) complete() (target, error) {
 		return t, fmt.Errorf("amqp broker: heartbeat is %s: say at least 1s", o.Heartbeat)
 	case !o.Password.IsZero() && o.PasswordFile != "":
 		return t, errors.New("amqp broker: password and password_file are both there: keep one of them")
-	case (o.TLS.CertFile == "") != (o.TLS.KeyFile == ""):
-		return t, errors.New("amqp broker: tls.cert_file and tls.key_file go together")
+	case (o.TLS.Cert == "") != (o.TLS.Key == ""):
+		return t, errors.New("amqp broker: tls.cert and tls.key go together")
 	case o.TLS != (TLSOptions{}) && !t.secure:
 		return t, errors.New("amqp broker: tls is there, but the URL is amqp://: write amqps://")
-	case o.TLS.External && o.TLS.CertFile == "":
-		return t, errors.New("amqp broker: tls.external needs a certificate: tls.cert_file and tls.key_file")
+	case o.TLS.External && o.TLS.Cert == "":
+		return t, errors.New("amqp broker: tls.external needs a certificate: tls.cert and tls.key")
 	}
 	for name, topic := range o.Topics {
 		if err := transport.CheckName("topic", name); err != nil {

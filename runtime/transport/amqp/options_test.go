@@ -1,6 +1,9 @@
 package amqp_test
 
 import (
+	"crypto/tls"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,8 +23,8 @@ func TestOptionsRefuseWhatCannotBeMeant(t *testing.T) {
 		"the port of the URL": {URL: config.NewSecret("amqp://u:secret@h,other:70000")},
 		"a comma between":     {URL: config.NewSecret("amqp://u:secret@h,,other")},
 		"nothing after":       {URL: config.NewSecret("amqp://u:secret@h/v?heartbeat=1")},
-		"write amqps://":      {URL: config.NewSecret("amqp://h"), TLS: amqp.TLSOptions{CAFile: "ca.pem"}},
-		"go together":         {URL: config.NewSecret("amqps://h"), TLS: amqp.TLSOptions{CertFile: "c.pem"}},
+		"write amqps://":      {URL: config.NewSecret("amqp://h"), TLS: amqp.TLSOptions{CA: "ca.pem"}},
+		"go together":         {URL: config.NewSecret("amqps://h"), TLS: amqp.TLSOptions{Cert: "c.pem"}},
 		"needs a certificate": {URL: config.NewSecret("amqps://h"), TLS: amqp.TLSOptions{External: true}},
 		"keep one of them":    {URL: config.NewSecret("amqp://h"), Password: config.NewSecret("secret"), PasswordFile: "f"},
 		"say at least 1s":     {URL: config.NewSecret("amqp://h"), Heartbeat: time.Millisecond},
@@ -104,4 +107,78 @@ func TestErrorsAreExplained(t *testing.T) {
 		require.ErrorContains(t, err, tc.want)
 		require.Equal(t, tc.refused, transport.Refused(err), tc.err)
 	}
+}
+
+// TestErrorsAdvise: what the broker says about logins and rights comes with what
+// mends it, and with no secret.
+func TestErrorsAdvise(t *testing.T) {
+	t.Parallel()
+	as := func(url string, change ...func(*amqp.Options)) *amqp.Transport { return open(t, url, change...) }
+	shop := as("amqp://shop:hunter2@h/orders")
+	external := as("amqps://h", func(o *amqp.Options) {
+		o.TLS = amqp.TLSOptions{Cert: "c.pem", Key: "c.key", External: true}
+	})
+	server := func(code int, reason string) error { return &amqp091.Error{Code: code, Reason: reason, Server: true} }
+	const login = "ACCESS_REFUSED - Login was refused using authentication mechanism %s. For details see the broker logfile."
+	plain := server(403, strings.ReplaceAll(login, "%s", "PLAIN"))
+	eof := &amqp091.Error{Code: 501, Reason: "EOF"}
+	for _, tc := range []struct {
+		tr      *amqp.Transport
+		err     error
+		want    []string
+		refused bool
+	}{
+		{shop, plain, []string{"see the broker logfile: user \"shop\"", "check the password", "password_file beside username"}, true},
+		{as("amqp://h"), plain, []string{`user "guest"`, "the broker's own machine alone"}, true},
+		{external, server(403, strings.ReplaceAll(login, "%s", "EXTERNAL")), []string{"the name in the certificate", "add_user"}, true},
+		{shop, server(530, "NOT_ALLOWED - vhost orders not found"), []string{"the path of the URL", "add_vhost 'orders'"}, true},
+		{shop, server(530, "NOT_ALLOWED - access to vhost 'orders' refused for user 'shop'"), []string{"grant it: rabbitmqctl set_permissions -p 'orders' 'shop' "}, true},
+		{
+			shop, server(403, "ACCESS_REFUSED - configure access to exchange 'e' in vhost 'orders' refused for user 'shop'"),
+			[]string{"grant the right to configure", "set_permissions -p 'orders' 'shop' ", "used as it is", "topics"},
+			true,
+		},
+		{
+			shop, server(403, "ACCESS_REFUSED - write access to topic 'k' in exchange 'e' in vhost 'orders' refused for user 'shop'"),
+			[]string{"grant the right to write", "set_permissions -p 'orders' 'shop' "},
+			true,
+		},
+		{
+			shop, server(403, "ACCESS_REFUSED - access to queue 'q' in vhost '/' refused for user 'shop'"), // before 3.11
+			[]string{"grant the right (rabbitmqctl set_permissions -p '/' 'shop' "}, true,
+		},
+		{shop, eof, []string{"connection lost: EOF: is that the port of a RabbitMQ", "amqps://"}, false},
+		{external, eof, []string{"for TLS mostly 5671", "another certificate"}, false},
+		{external, tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, []string{"mostly 5671", "write amqp://"}, true},
+	} {
+		err := amqp.ExplainLogin(tc.tr, tc.err)
+		for _, want := range tc.want {
+			require.ErrorContains(t, err, want)
+		}
+		require.NotContains(t, err.Error(), "hunter2")
+		require.Equal(t, tc.refused, transport.Refused(err), err)
+		require.Equal(t, err.Error(), amqp.Explain(err).Error(), "said once")
+	}
+	require.NotContains(t, amqp.Explain(eof).Error(), "port", "one that was up is none of another service")
+}
+
+// TestOtherServices: a port that is another service's is asked after.
+func TestOtherServices(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	hungUp := make(chan struct{})
+	go func() {
+		defer close(hungUp)
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			_, _ = c.Read(make([]byte, 8)) // the whole of a client's first word
+			_ = c.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-hungUp })
+	tr := open(t, "amqp://"+l.Addr().String())
+	err = tr.Declare(t.Context(), transport.TopologyDeclare, transport.Declaration{Topic: "t"})
+	require.NoError(t, tr.Close(t.Context()))
+	require.ErrorContains(t, err, "is that the port of a RabbitMQ")
+	require.False(t, transport.Refused(err), "it may be a proxy before a broker that is away")
 }

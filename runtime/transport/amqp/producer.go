@@ -106,6 +106,7 @@ func (p *producer) within(ctx context.Context) (context.Context, context.CancelF
 // broker's end of it may speak to a leader of the queue that is no more, and
 // that of another channel does not.
 func (p *producer) publish(ctx context.Context, l *line, items []item) ([]transport.PublishFailure, error) {
+	defer l.users.Add(-1)
 	before := l.confirms.Load()
 	failed, err := l.publish(ctx, items)
 	if late, ok := errors.AsType[*overdue](err); ok && l.confirms.Load() == before {
@@ -130,7 +131,7 @@ func (p *producer) toQueue(ctx context.Context, queue string, pub amqp091.Publis
 	return err
 }
 
-// line finds or opens a channel. ensure comes before each opening.
+// line finds or opens a channel, for one publish. ensure comes before each opening.
 func (p *producer) line(ctx context.Context, name string, ensure func(context.Context) error) (*line, error) {
 	for {
 		s, err := p.slot(name)
@@ -147,6 +148,9 @@ func (p *producer) line(ctx context.Context, name string, ensure func(context.Co
 			continue
 		}
 		l, err := p.lineOf(ctx, s, name, ensure)
+		if err == nil {
+			l.users.Add(1) // until publish is over
+		}
 		<-s.turn
 		return l, err
 	}
@@ -199,7 +203,7 @@ func (p *producer) evict() {
 		default:
 			continue
 		}
-		if s.gone = s.line == nil || s.line.idle(); s.gone {
+		if s.gone = s.line == nil || s.line.users.Load() == 0 && s.line.idle(); s.gone {
 			delete(p.slots, name)
 			if s.line != nil {
 				go s.line.close()

@@ -20,19 +20,19 @@ func (o *Options) tlsConfig(host string) (*tls.Config, error) {
 	if o.TLS.ServerName != "" {
 		c.ServerName = o.TLS.ServerName
 	}
-	if o.TLS.CAFile != "" {
-		pem, err := os.ReadFile(o.path(o.TLS.CAFile))
+	if o.TLS.CA != "" {
+		pem, err := os.ReadFile(o.path(o.TLS.CA))
 		if err != nil {
-			return nil, transport.Refuse(fmt.Errorf("tls.ca_file: %w", err))
+			return nil, transport.Refuse(fmt.Errorf("tls.ca: %w", err))
 		}
 		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, transport.Refuse(fmt.Errorf("tls.ca_file %s holds no certificate in PEM", o.TLS.CAFile))
+			return nil, transport.Refuse(fmt.Errorf("tls.ca %s holds no certificate in PEM", o.TLS.CA))
 		}
 	}
-	if o.TLS.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(o.path(o.TLS.CertFile), o.path(o.TLS.KeyFile))
+	if o.TLS.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(o.path(o.TLS.Cert), o.path(o.TLS.Key))
 		if err != nil {
-			return nil, transport.Refuse(fmt.Errorf("tls.cert_file and tls.key_file: %w", err))
+			return nil, transport.Refuse(fmt.Errorf("tls.cert and tls.key: %w", err))
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}

@@ -164,21 +164,21 @@ func TestTLS(t *testing.T) {
 		Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
 	})
 	right := amqp.TLSOptions{
-		CAFile: ours.file("ours.pem"), CertFile: ours.file("client.pem"), KeyFile: ours.file("client.key"), ServerName: "rabbit",
+		CA: ours.file("ours.pem"), Cert: ours.file("client.pem"), Key: ours.file("client.key"), ServerName: "rabbit",
 	}
 	for name, tc := range map[string]struct {
 		change func(*amqp.TLSOptions)
 		want   string
 	}{
 		"right":             {func(*amqp.TLSOptions) {}, ""},
-		"another authority": {func(o *amqp.TLSOptions) { o.CAFile = others.file("others.pem") }, "unknown authority"},
+		"another authority": {func(o *amqp.TLSOptions) { o.CA = others.file("others.pem") }, "unknown authority"},
 		"another name":      {func(o *amqp.TLSOptions) { o.ServerName = "hare" }, "not hare"},
-		"no certificate":    {func(o *amqp.TLSOptions) { o.CertFile, o.KeyFile = "", "" }, "certificate required"},
+		"no certificate":    {func(o *amqp.TLSOptions) { o.Cert, o.Key = "", "" }, "certificate required"},
 		"not its own": {func(o *amqp.TLSOptions) {
-			o.CertFile, o.KeyFile = others.file("client.pem"), others.file("client.key")
+			o.Cert, o.Key = others.file("client.pem"), others.file("client.key")
 		}, "certificate"},
-		"no file":                        {func(o *amqp.TLSOptions) { o.CAFile = "missing.pem" }, "missing.pem"},
-		"no certificates":                {func(o *amqp.TLSOptions) { o.CAFile = ours.file("ours.key") }, "holds no certificate"},
+		"no file":                        {func(o *amqp.TLSOptions) { o.CA = "missing.pem" }, "missing.pem"},
+		"no certificates":                {func(o *amqp.TLSOptions) { o.CA = ours.file("ours.key") }, "holds no certificate"},
 		"external, which is not offered": {func(o *amqp.TLSOptions) { o.External = true }, "SASL"},
 	} {
 		t.Run(name, func(t *testing.T) {

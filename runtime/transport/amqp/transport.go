@@ -72,6 +72,7 @@ func (t *Transport) Capabilities() transport.Capabilities {
 		Durable:       true,
 		MaxNameLength: transport.MaxName,
 		DerivesNames:  true,
+		GroupTool:     "rabbitmqctl list_queues name messages consumers",
 		NeedsReader:   t.o.Unrouted != drop,
 		AckTimeout:    t.o.ConsumerTimeout,
 	}

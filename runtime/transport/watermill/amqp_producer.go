@@ -142,7 +142,7 @@ func (p *amqpProducer) window(ctx context.Context, topic string, msgs []*message
 	case err == nil:
 		for i, ok := range taken {
 			if !ok {
-				fail(i, fmt.Errorf("no queue takes messages of topic %q, or the broker has refused it", topic), false)
+				fail(i, fmt.Errorf("no queue takes messages of topic %q, or the broker has refused it: start a worker that reads the topic, bind a queue to its exchange, or have such messages dropped: broker: {watermill-amqp: {url: …, unrouted: drop}}", topic), false)
 			}
 		}
 		return nil

@@ -83,6 +83,7 @@ func TestAMQPUnrouted(t *testing.T) {
 	require.True(t, ok)
 	require.Len(t, partly.Failed, 2)
 	require.ErrorContains(t, partly, "no queue takes messages of topic")
+	require.ErrorContains(t, partly, "broker: {watermill-amqp: {url: …, unrouted: drop}}")
 	require.False(t, partly.Failed[0].Permanent, "a group may come")
 	require.NoError(t, r.producer(r.open(watermill.AMQPOptions{Unrouted: "drop"})).Publish(t.Context(), topic, batch...))
 
@@ -230,10 +231,10 @@ func TestAMQPConnectionLost(t *testing.T) {
 func TestTLSOptions(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]watermill.TLSOptions{
-		"ca_file":                    {CAFile: "no-such-file"},
-		"holds no certificate":       {CAFile: "amqp_test.go"},
-		"tls cert_file":              {CertFile: "no-such-file", KeyFile: "no-such-file"},
-		"key_file belong together: ": {CertFile: "one"},
+		"tls ca: ":              {CA: "no-such-file"},
+		"holds no certificate":  {CA: "amqp_test.go"},
+		"tls cert: ":            {Cert: "no-such-file", Key: "no-such-file"},
+		"key belong together: ": {Cert: "one"},
 	} {
 		err := o.Validate()
 		if err == nil {
