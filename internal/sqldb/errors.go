@@ -116,6 +116,9 @@ func (s *shared) plain(err error) error {
 	if certificate(err) {
 		return &UnusableError{Database: s.target.name, Problem: "shows a certificate that is not trusted: name its authority by tls.ca and, where it is for another host, tls.server_name", Err: err}
 	}
+	if ask := s.otherServer(err); ask != "" {
+		return fmt.Errorf("database %s: %s: %w", s.target.name, ask, err)
+	}
 	if noTLS(err) {
 		return &UnusableError{Database: s.target.name, Problem: "has no TLS: set it up on the server, or ask for none", Err: err}
 	}

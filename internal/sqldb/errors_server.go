@@ -18,19 +18,18 @@ import (
 
 // What several databases say in words of their own.
 const (
-	adviceTable     = "is damaged, or not migrated: restore it from a copy, or run `worker migrate`"
-	adviceSetting   = "refuses a setting: take it out of the URL, or into a key of its own"
-	advicePooler    = "is behind a pooler that refuses settings of connections: say pooler: transaction"
-	adviceTimeout   = "did not finish a statement in time: raise statement_timeout, or look for what holds it up"
-	adviceFull      = "has no connection left: lower pool_size, or raise the server's limit"
-	adviceReadOnly  = "takes no writes: it is a replica, or set to read-only; name the primary"
-	adviceDisk      = "has no room left: make some"
-	adviceText      = "takes no such text: it is not UTF-8, or has a NUL in it"
-	adviceTooLong   = "takes no value that long"
-	advicePacket    = "takes no packet that large: raise max_allowed_packet on the server, or send less"
-	adviceKilled    = "has ended the connection"
-	adviceHost      = "does not let this host in"
-	adviceAuthority = ", or have `worker migrate` run by a user who may, and use topology: verify"
+	adviceTable    = "is damaged, or not migrated: restore it from a copy, or run `worker migrate`"
+	adviceSetting  = "refuses a setting: take it out of the URL, or into a key of its own"
+	advicePooler   = "is behind a pooler that refuses settings of connections: say pooler: transaction"
+	adviceTimeout  = "did not finish a statement in time: raise statement_timeout, or look for what holds it up"
+	adviceFull     = "has no connection left: lower pool_size, or raise the server's limit"
+	adviceReadOnly = "takes no writes: it is a replica, or set to read-only; name the primary"
+	adviceDisk     = "has no room left: make some"
+	adviceText     = "takes no such text: it is not UTF-8, or has a NUL in it"
+	adviceTooLong  = "takes no value that long"
+	advicePacket   = "takes no packet that large: raise max_allowed_packet on the server, or send less"
+	adviceKilled   = "has ended the connection"
+	adviceHost     = "does not let this host in"
 )
 
 func (s *shared) adviceLogin() string {
@@ -38,7 +37,7 @@ func (s *shared) adviceLogin() string {
 }
 
 func (s *shared) adviceRight() string {
-	return fmt.Sprintf("user %s lacks a right: grant it", s.target.user) + adviceAuthority
+	return fmt.Sprintf("user %s lacks a right: grant it", s.target.user)
 }
 
 func (s *shared) adviceMissing() string {
@@ -157,7 +156,7 @@ func missingTable(err error) bool { return postgresCode(err) == "42P01" || mysql
 
 func missingColumn(err error) bool { return postgresCode(err) == "42703" || mysqlNumber(err) == 1054 }
 
-// deniedRight: to a table or a column of it.
+// deniedRight: to a table or a column of it, or on PostgreSQL to anything.
 func deniedRight(err error) bool {
 	n := mysqlNumber(err)
 	return postgresCode(err) == "42501" || n == 1142 || n == 1143

@@ -402,6 +402,63 @@ func TestServerSaysNothing(t *testing.T) {
 			require.Error(t, err)
 			require.NoError(t, ctx.Err(), "it waits for as long as it may")
 			require.False(t, sqldb.Unusable(err), err)
+			require.ErrorContains(t, err, listener.Addr().String())
+			require.ErrorContains(t, err, "comes within connect_timeout: is that the port of a "+map[string]string{"postgres": "PostgreSQL?", "mysql": "MariaDB or MySQL?"}[scheme])
 		})
 	}
+}
+
+// Another service that is met at the port is asked about, whatever the driver
+// makes of its words.
+func TestPortOfAnotherService(t *testing.T) {
+	t.Parallel()
+	const greeting = "\x4a\x00\x00\x00\x0a10.11.0-MariaDB\x00"
+	for name, tc := range map[string]struct {
+		url   string
+		first string // said before the client has said anything
+		says  string // said to what it says, before the connection is closed
+		hint  string
+	}{
+		"postgres to AMQP":            {url: "postgres://u@ADDR/leat?sslmode=disable", says: "AMQP\x03\x01\x00\x00"},
+		"postgres to AMQP, maybe TLS": {url: "postgres://u@ADDR/leat", says: "AMQP\x03\x01\x00\x00"},
+		"postgres to HTTP":            {url: "postgres://u@ADDR/leat?sslmode=disable", says: "HTTP/1.1 400 Bad Request\r\n\r\n"},
+		"postgres to MariaDB":         {url: "postgres://u@ADDR/leat?sslmode=disable", first: greeting},
+		"postgres to Kafka":           {url: "postgres://u@ADDR/leat?sslmode=disable"},
+		"mysql to SSH":                {url: "mysql://u@ADDR/leat?connect_timeout=100ms", first: "SSH-2.0-OpenSSH_9.2\r\n", hint: "no word of a MariaDB or MySQL comes within connect_timeout: is that the port of a MariaDB or MySQL?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addr := answerer(t, tc.first, tc.says)
+			dialect, hint := sqldb.Postgres, "does not answer as a PostgreSQL does: is that the port of a PostgreSQL?"
+			if tc.hint != "" {
+				dialect, hint = sqldb.MySQL, tc.hint
+			}
+			_, err := sqldb.Open(t.Context(), sqldb.Options{Dialect: dialect, Server: sqldb.Server{URL: strings.ReplaceAll(tc.url, "ADDR", addr)}})
+			require.ErrorContains(t, err, addr)
+			require.ErrorContains(t, err, hint)
+			require.False(t, sqldb.Unusable(err), "what should be there may come")
+		})
+	}
+}
+
+// answerer listens, says something first, and something to what it is told
+// first; then it closes the connection.
+func answerer(t *testing.T, first, says string) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, listener.Close()) })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, first)
+			_, _ = conn.Read(make([]byte, 1024))
+			_, _ = io.WriteString(conn, says)
+			_ = conn.Close()
+		}
+	}()
+	return listener.Addr().String()
 }

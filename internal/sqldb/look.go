@@ -76,8 +76,15 @@ func (s *shared) missing(ctx context.Context) ([]string, error) {
 	if err != nil || s.allThere(ctx, all) {
 		return nil, err
 	}
-	var missing []string
-	var denied rights
+	missing, denied, err := s.try(ctx, all)
+	if len(denied) > 0 {
+		missing = append(missing, s.adviceRights(denied))
+	}
+	return missing, err
+}
+
+// try finds out what is not there, and what is not granted.
+func (s *shared) try(ctx context.Context, all []table) (missing []string, denied rights, err error) {
 	for _, t := range all {
 		var verbs []string
 		for _, p := range t.probes() {
@@ -89,7 +96,7 @@ func (s *shared) missing(ctx context.Context) ([]string, error) {
 			case missingTable(err) || missingColumn(err):
 				missing = append(missing, fmt.Sprintf("%s: %v", adviceTable, err))
 			default:
-				return nil, err
+				return nil, nil, err
 			}
 			if missingTable(err) || missingColumn(err) {
 				break // the others would say the same
@@ -97,10 +104,7 @@ func (s *shared) missing(ctx context.Context) ([]string, error) {
 		}
 		denied.add(strings.Join(verbs, ", "), s.Table(t.name))
 	}
-	if len(denied) > 0 {
-		missing = append(missing, fmt.Sprintf("user %s lacks rights: grant it %s", s.target.user, denied))
-	}
-	return missing, nil
+	return missing, denied, nil
 }
 
 // allThere asks PostgreSQL for everything in one statement, which mostly is enough.
@@ -129,34 +133,4 @@ func (t *table) probes() []probe {
 		{"UPDATE", "UPDATE " + t.name + " SET " + t.columns[0] + " = " + t.columns[0] + " WHERE 1 = 0"},
 		{"DELETE", "DELETE FROM " + t.name + " WHERE 1 = 0"},
 	}
-}
-
-// rights are tables by what is not granted on them.
-type rights []struct {
-	verbs  string
-	tables []string
-}
-
-func (r *rights) add(verbs, table string) {
-	if verbs == "" {
-		return
-	}
-	for i := range *r {
-		if (*r)[i].verbs == verbs {
-			(*r)[i].tables = append((*r)[i].tables, table)
-			return
-		}
-	}
-	*r = append(*r, struct {
-		verbs  string
-		tables []string
-	}{verbs, []string{table}})
-}
-
-func (r rights) String() string {
-	texts := make([]string, len(r))
-	for i, g := range r {
-		texts[i] = g.verbs + " on " + strings.Join(g.tables, ", ")
-	}
-	return strings.Join(texts, "; ")
 }

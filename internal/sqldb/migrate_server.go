@@ -73,12 +73,16 @@ func (s *shared) locate(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// version is the schema's, 0 where there is none.
+// version is the schema's, 0 where there is none. Where it may not be read, the
+// error names all rights that are missing.
 func (s *shared) version(ctx context.Context, db *sql.DB, table string) (int64, error) {
 	var v sql.NullInt64
 	err := db.QueryRowContext(ctx, "SELECT max(version_id) FROM "+table+" WHERE is_applied").Scan(&v)
-	if missingTable(err) {
+	switch {
+	case missingTable(err):
 		return 0, nil
+	case deniedRight(err):
+		return 0, s.lacks(ctx, err)
 	}
 	return v.Int64, err
 }
@@ -95,7 +99,11 @@ func (s *shared) migrateServer(ctx context.Context) (err error) {
 	if s.target.dialect == Postgres {
 		locked = s.lockPostgres
 	}
-	return locked(ctx, db, func() error { return s.schema(db).up(ctx) })
+	err = locked(ctx, db, func() error { return s.schema(db).up(ctx) })
+	if deniedRight(err) && !Unusable(err) {
+		err = &UnusableError{Database: s.target.name, Problem: s.adviceRight() + ", or have `worker migrate` run by a user who may, and use topology: verify", Err: err}
+	}
+	return err
 }
 
 // lockName is one for each set of tables of a server.

@@ -103,11 +103,12 @@ type mysqlConnector struct {
 }
 
 func (c *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	waiting := ctx
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, mysqlStranger(err, ctx.Err() != nil && waiting.Err() == nil)
 	}
 	for _, statement := range c.setup {
 		if _, err := conn.(driver.ExecerContext).ExecContext(ctx, statement, nil); err != nil {

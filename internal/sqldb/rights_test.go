@@ -95,9 +95,12 @@ func TestRightsNeeded(t *testing.T) {
 
 		require.NoError(t, sqldbtest.Open(t, o).Close())
 		tables := tablesOf(t, admin, o)
-		refuses(t, verify, "lacks a right", "leat_schema")
-		run(t, admin, grant("SELECT", "leat_schema"))
 		rights := []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
+		for _, o := range []sqldb.Options{verify, small} {
+			refuses(t, o, "lacks rights: grant it SELECT on ", "leat_schema; SELECT, INSERT, UPDATE, DELETE on ", "leat_topics, ", tables[0])
+			require.NotContains(t, refusal(t, o), "topology: verify")
+		}
+		run(t, admin, grant("SELECT", "leat_schema"))
 		refuses(t, verify, "lacks rights: grant it SELECT, INSERT, UPDATE, DELETE on ", "leat_topics, ")
 		for _, right := range rights { // each of them
 			refuses(t, verify, right, tables[0])
@@ -112,6 +115,37 @@ func TestRightsNeeded(t *testing.T) {
 		require.NoError(t, db.Close())
 		require.NoError(t, sqldbtest.Open(t, small).Close(), "there is nothing to do")
 	})
+}
+
+// Without USAGE on the schema PostgreSQL says that and nothing else, whatever is
+// missing besides.
+func TestUsageOfTheSchema(t *testing.T) {
+	t.Parallel()
+	o := sqldbtest.New(t, sqldb.Postgres)
+	o.Server.Schema = "mine"
+	require.NoError(t, sqldbtest.Open(t, o).Close())
+	admin := sqldbtest.Admin(t, o)
+	small := user(t, admin, o)
+	name := small.Server.Username
+	small.Verify = true
+	usage := "grant it USAGE on schema mine (GRANT USAGE ON SCHEMA mine TO " + name + ")"
+	refuses(t, small, usage+"; SELECT on mine.leat_schema; SELECT, INSERT, UPDATE, DELETE on mine.leat_topics, mine.")
+	require.NotContains(t, refusal(t, small), "topology: verify")
+	run(t, admin, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA mine TO "+name)
+	run(t, admin, "REVOKE DELETE ON mine.leat_dedup FROM "+name)
+	refuses(t, small, usage+"; DELETE on mine.leat_dedup: ")
+	run(t, admin, "GRANT DELETE ON mine.leat_dedup TO "+name)
+	refuses(t, small, usage+": ")
+	run(t, admin, "GRANT USAGE ON SCHEMA mine TO "+name)
+	require.NoError(t, sqldbtest.Open(t, small).Close())
+}
+
+// refusal is what opening says.
+func refusal(t *testing.T, o sqldb.Options) string {
+	t.Helper()
+	_, err := sqldb.Open(t.Context(), o)
+	require.Error(t, err)
+	return err.Error()
 }
 
 func TestSchemaOfItsOwnIsMade(t *testing.T) {

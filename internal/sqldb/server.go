@@ -40,7 +40,7 @@ type Server struct {
 	TLS *TLS `yaml:"tls"`
 	// PoolSize is how many connections this process opens at most; on
 	// PostgreSQL it has one more, to listen. Default: 10.
-	PoolSize int `yaml:"pool_size" min:"0" max:"1000"`
+	PoolSize int `yaml:"pool_size" min:"2" max:"1000"`
 	// ConnectTimeout bounds one try to connect. Default: 5s.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
 	// StatementTimeout bounds a statement, and how long a connection may be
@@ -123,7 +123,7 @@ func (s *Server) complete(d Dialect) (*url.URL, error) {
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil {
-		return nil, errors.New("the URL cannot be read: a password with /, ?, # or % in it goes into the key password") // the parser's own words show it
+		return nil, unreadable(s.URL, schemes[0])
 	}
 	if u.Scheme != schemes[0] && u.Scheme != schemes[1] {
 		return nil, fmt.Errorf("the URL does not begin with %s://", schemes[0])
@@ -150,6 +150,21 @@ func (s *Server) complete(d Dialect) (*url.URL, error) {
 		s.ApplicationName = "leat"
 	}
 	return u, s.check(d, u)
+}
+
+// goAddress is the host in a DSN of Go's MySQL driver.
+var goAddress = regexp.MustCompile(`@(?:tcp|tcp4|tcp6)\(([\w.:\[\]-]*)\)(/\w*)?[^@]*$`)
+
+// unreadable says what is wrong with a URL, without the parser's own words, which may show a password.
+func unreadable(text, scheme string) error {
+	if m := goAddress.FindStringSubmatch(text); m != nil {
+		return fmt.Errorf("the URL has tcp(…) around its host, as DSNs of Go's driver have: write %s://USER@%s%s", scheme, m[1], m[2])
+	}
+	_, rest, _ := strings.Cut(text, "://")
+	if login := rest[:max(0, strings.LastIndexByte(rest, '@'))]; !strings.Contains(login, ":") {
+		return fmt.Errorf("the URL cannot be read: write %s://USER@HOST:PORT/DATABASE", scheme)
+	}
+	return errors.New("the URL cannot be read: a password with /, ?, # or % in it goes into the key password")
 }
 
 func (s *Server) check(d Dialect, u *url.URL) error {

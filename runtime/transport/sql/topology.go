@@ -5,6 +5,8 @@ import (
 	stdsql "database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -180,7 +182,8 @@ func (t *Transport) checkPartitions(tp topic) error {
 
 // verify says all that is missing, at once.
 func (t *Transport) verify(ctx context.Context, db *database, ds []transport.Declaration) error {
-	var missing []error
+	var wrong []string
+	absent := false
 	for _, d := range ds {
 		tp, err := findTopic(ctx, db, nil, d.Topic)
 		if err == nil && d.Group != "" {
@@ -189,15 +192,26 @@ func (t *Transport) verify(ctx context.Context, db *database, ds []transport.Dec
 		if err == nil {
 			err = t.checkPartitions(tp)
 		}
-		if err != nil && !errors.Is(err, errMissing) && !transport.Refused(err) {
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, errMissing):
+			absent = true
+		case !transport.Refused(err):
 			return db.Explain(err)
 		}
-		missing = append(missing, err)
+		if text := err.Error(); !slices.Contains(wrong, text) {
+			wrong = append(wrong, text)
+		}
 	}
-	if err := errors.Join(missing...); err != nil {
-		return transport.Refuse(fmt.Errorf("database %s: topology: verify: %w", db.Name, err))
+	if wrong == nil {
+		return nil
 	}
-	return nil
+	text := strings.Join(wrong, "; ")
+	if absent {
+		text += ": start one worker once with topology: declare, which makes topics and groups, or mend the names"
+	}
+	return transport.Refuse(fmt.Errorf("database %s: topology: verify: %s", db.Name, text))
 }
 
 // findTopic looks within a transaction, or outside of any where tx is nil.
