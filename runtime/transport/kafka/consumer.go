@@ -150,7 +150,7 @@ func (c *consumer) spread(ctx context.Context) int32 {
 		}
 		n += len(detail.Partitions)
 	}
-	return int32(min(max(n, 1), enough)) //nolint:gosec // at most enough
+	return int32(min(max(n, 1), enough))
 }
 
 func (c *consumer) options(spread int32) []kgo.Opt {

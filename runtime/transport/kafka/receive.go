@@ -116,7 +116,7 @@ func (c *consumer) poll(ctx context.Context, wait bool) (idle bool, err error) {
 		fetches = c.cl.PollFetches(waiting)
 		c.waited()
 	}
-	return false, c.sort(fetches)
+	return false, c.sort(fetches) //nolint:contextcheck // what it may begin outlives this call
 }
 
 // mayWait notes how to end a poll; false if it is not to wait.

@@ -155,20 +155,19 @@ func (w *writerMySQL) flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b := append(w.text[:0], "INSERT INTO "+w.db.Table("leat_deliveries")+" (topic_id, group_id, part, id) VALUES "...)
+	w.text = append(w.text[:0], "INSERT INTO "+w.db.Table("leat_deliveries")+" (topic_id, group_id, part, id) VALUES "...)
 	for i, part := range w.parts {
 		for j, group := range w.topic.groups {
 			if i+j > 0 {
-				b = append(b, ',')
+				w.text = append(w.text, ',')
 			}
-			b = append(appendNumbers(append(b, '('), w.topic.id, group, part, id+int64(i)*w.step), ')')
+			w.text = append(appendNumbers(append(w.text, '('), w.topic.id, group, part, id+int64(i)*w.step), ')')
 		}
 	}
-	w.text = b
 	w.parts, w.args, w.bytes = w.parts[:0], w.args[:0], 0
 	if len(w.topic.groups) == 0 {
 		return nil
 	}
-	_, err = w.tx.ExecContext(ctx, string(b))
+	_, err = w.tx.ExecContext(ctx, string(w.text))
 	return err
 }
