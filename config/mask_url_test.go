@@ -14,21 +14,57 @@ import (
 // TestMaskURLKeepsTheError: an @ in the words behind a URL is no end of its login.
 func TestMaskURLKeepsTheError(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]string{
-		"database mysql://root@127.0.0.1:21401/leat: Access denied for user 'root'@'127.0.0.1' (using password: YES)": "database mysql://***@127.0.0.1:21401/leat: Access denied for user 'root'@'127.0.0.1' (using password: YES)",
-		"POST https://bank.example/pay: 422 card declined, tell anna@example.com":                                     "POST https://bank.example/pay: 422 card declined, tell anna@example.com",
-		`Post "https://bank.example:8443/pay": EOF, tell anna@example.com`:                                            `Post "https://bank.example:8443/pay": EOF, tell anna@example.com`,
-		"kafka://h1:9092,h2:9092: no leader, tell anna@example.com":                                                   "kafka://h1:9092,h2:9092: no leader, tell anna@example.com",
-		"write amqp://USER@HOST/VHOST":                                                                                "write amqp://USER@HOST/VHOST",
-		"write amqp://USER:PASSWORD@HOST:PORT":                                                                        "write amqp://USER:PASSWORD@HOST:PORT",
-		"see https://social.example/@anna?mail=anna@example.com":                                                      "see https://social.example/@anna?mail=anna@example.com",
-		"amqp://u:p@h/v: refused, amqps://u:p@h2/v: user 'u'@'h2' refused":                                            "amqp://***@h/v: refused, amqps://***@h2/v: user 'u'@'h2' refused",
-		`"amqp://u:p@h": x, tell "a"@b`:                                                                               `"amqp://***@h": x, tell "a"@b`,
-		"http://[::1]:9610/livez, tell a@b":                                                                           "http://[::1]:9610/livez, tell a@b",
-		"(see http://127.0.0.1:9610). Tell a@b":                                                                       "(see http://127.0.0.1:9610). Tell a@b",
-		"https://token@git.example/x, tell a@b":                                                                       "https://***@git.example/x, tell a@b",
+	for _, tc := range [][2]string{
+		{
+			"database mysql://root@127.0.0.1:21401/leat: Access denied for user 'root'@'127.0.0.1' (using password: YES)",
+			"database mysql://***@127.0.0.1:21401/leat: Access denied for user 'root'@'127.0.0.1' (using password: YES)",
+		},
+		{
+			"POST https://bank.example/pay: 422 card declined, tell anna@example.com",
+			"POST https://bank.example/pay: 422 card declined, tell anna@example.com",
+		},
+		{
+			`Post "https://bank.example:8443/pay": EOF, tell anna@example.com`,
+			`Post "https://bank.example:8443/pay": EOF, tell anna@example.com`,
+		},
+		{
+			"kafka://h1:9092,h2:9092: no leader, tell anna@example.com",
+			"kafka://h1:9092,h2:9092: no leader, tell anna@example.com",
+		},
+		{
+			"write amqp://USER@HOST/VHOST",
+			"write amqp://USER@HOST/VHOST",
+		},
+		{
+			"write amqp://USER:PASSWORD@HOST:PORT",
+			"write amqp://USER:PASSWORD@HOST:PORT",
+		},
+		{
+			"see https://social.example/@anna?mail=anna@example.com",
+			"see https://social.example/@anna?mail=anna@example.com",
+		},
+		{
+			"amqp://u:p@h/v: refused, amqps://u:p@h2/v: user 'u'@'h2' refused",
+			"amqp://***@h/v: refused, amqps://***@h2/v: user 'u'@'h2' refused",
+		},
+		{
+			`"amqp://u:p@h": x, tell "a"@b`,
+			`"amqp://***@h": x, tell "a"@b`,
+		},
+		{
+			"http://[::1]:9610/livez, tell a@b",
+			"http://[::1]:9610/livez, tell a@b",
+		},
+		{
+			"(see http://127.0.0.1:9610). Tell a@b",
+			"(see http://127.0.0.1:9610). Tell a@b",
+		},
+		{
+			"https://token@git.example/x, tell a@b",
+			"https://***@git.example/x, tell a@b",
+		},
 	} {
-		require.Equal(t, want, MaskURL(in))
+		require.Equal(t, tc[1], MaskURL(tc[0]))
 	}
 }
 
