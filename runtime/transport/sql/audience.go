@@ -4,7 +4,6 @@ import (
 	"context"
 	stdsql "database/sql"
 	"errors"
-	"time"
 
 	"github.com/leat-io/leat/internal/sqldb"
 	"github.com/leat-io/leat/runtime/transport"
@@ -16,8 +15,7 @@ type audience struct {
 
 	gen    int64
 	groups []int64
-	packet int       // bytes of a statement at most; 0: no matter
-	looked time.Time // when the generation was current; only MySQL's publishers look now and then
+	packet int // bytes of a statement at most; 0: no matter
 }
 
 // staleTries bounds how often a publisher learns of another generation in one

@@ -128,7 +128,7 @@ func (d mysql) settle(ctx context.Context, c *consumer, src *source, ws []*work)
 			return err
 		}
 		if alone {
-			if alone, err = atGate(ctx, c.db, tx, src.topic, gen); err != nil {
+			if _, alone, err = atGate(ctx, c.db, tx, src.topic, gen); err != nil {
 				return err
 			}
 		}
@@ -155,28 +155,16 @@ type here struct {
 	now  int64 // the database's time in microseconds
 }
 
-// shareGate takes a share of the gate of a generation, and tells whether it is
-// there and free: who waits to take it away waits for this transaction.
-func shareGate(ctx context.Context, db *database, tx *stdsql.Tx, tp topic, gen int64) (h here, free bool, err error) {
-	at := int64(-1)
+// atGate takes a share of the gate of a generation, and tells whether that is
+// the topic's still.
+func atGate(ctx context.Context, db *database, tx *stdsql.Tx, tp topic, gen int64) (h here, current bool, err error) {
+	now, at := int64(-1), int64(-1)
 	err = db.first(ctx, tx, "SELECT gen, @@auto_increment_increment, "+sqldb.MySQL.Now()+" FROM leat_gates WHERE topic_id = ? AND gen = ?"+sharedFreeMySQL, []any{tp.id, gen}, &at, &h.step, &h.now)
-	return h, at == gen, err
-}
-
-// isCurrent tells whether a generation is the topic's still.
-func isCurrent(ctx context.Context, db *database, tx *stdsql.Tx, tp topic, gen int64) (bool, error) {
-	now := int64(-1)
-	err := db.first(ctx, tx, "SELECT gen FROM leat_topics WHERE id = ?", []any{tp.id}, &now)
-	return now == gen, err
-}
-
-// atGate takes a share of the gate of a generation that is current.
-func atGate(ctx context.Context, db *database, tx *stdsql.Tx, tp topic, gen int64) (current bool, err error) {
-	_, free, err := shareGate(ctx, db, tx, tp, gen)
-	if err != nil || !free {
-		return false, err
+	if err != nil || at != gen {
+		return h, false, err
 	}
-	return isCurrent(ctx, db, tx, tp, gen)
+	err = db.first(ctx, tx, "SELECT gen FROM leat_topics WHERE id = ?", []any{tp.id}, &now)
+	return h, now == gen, err
 }
 
 // clean looks without locks which messages nobody waits for: one statement for
@@ -184,7 +172,7 @@ func atGate(ctx context.Context, db *database, tx *stdsql.Tx, tp topic, gen int6
 func (d mysql) clean(ctx context.Context, db *database, tp topic, gen int64, ids []int64) (known bool, err error) {
 	err = db.InTx(ctx, func(tx *stdsql.Tx) error {
 		var err error
-		if known, err = atGate(ctx, db, tx, tp, gen); err != nil || !known {
+		if _, known, err = atGate(ctx, db, tx, tp, gen); err != nil || !known {
 			return err
 		}
 		var unread []int64

@@ -4,7 +4,6 @@ import (
 	"context"
 	stdsql "database/sql"
 	"errors"
-	"time"
 
 	"github.com/leat-io/leat/runtime/transport"
 )
@@ -45,7 +44,7 @@ func (d mysql) insert(ctx context.Context, p *producer, next func() []*publicati
 		err := p.db.InTx(ctx, func(tx *stdsql.Tx) error {
 			stale = ""
 			for _, name := range order {
-				h, ok, err := d.enter(ctx, p, tx, topics[name])
+				h, ok, err := atGate(ctx, p.db, tx, topics[name].topic, topics[name].gen)
 				if err != nil {
 					return err
 				}
@@ -65,25 +64,6 @@ func (d mysql) insert(ctx context.Context, p *producer, next func() []*publicati
 		delete(p.topics, stale)
 	}
 	return nil, errStale
-}
-
-// staleFor is for how long a generation may be published for that is not current
-// any more. With a share of its gate that loses nothing, since the group that
-// waits there is given the message; but it could wait for ever.
-const staleFor = 50 * time.Millisecond
-
-// enter takes a share of the gate, and looks now and then whether it is the
-// topic's still.
-func (mysql) enter(ctx context.Context, p *producer, tx *stdsql.Tx, a audience) (h here, ok bool, err error) {
-	h, ok, err = shareGate(ctx, p.db, tx, a.topic, a.gen)
-	if err != nil || !ok || time.Since(a.looked) < staleFor {
-		return h, ok, err
-	}
-	a.looked = time.Now()
-	if ok, err = isCurrent(ctx, p.db, tx, a.topic, a.gen); ok {
-		p.topics[a.name] = a
-	}
-	return h, ok, err
 }
 
 func (d mysql) insertTopic(ctx context.Context, p *producer, tx *stdsql.Tx, tp audience, h here, batch []*publication) error {

@@ -64,7 +64,8 @@ func publishing() []Fault {
 					return p.Publish(ctx, topic, msgs...)
 				}
 				<-ctx.Done()
-				time.AfterFunc(time.Millisecond, func() { _ = p.Publish(context.WithoutCancel(ctx), topic, msgs...) })
+				late := message.NewMessage(msgs[0].UUID, []byte("what its caller has made of it")) // to read that would be a race
+				time.AfterFunc(time.Millisecond, func() { _ = p.Publish(context.WithoutCancel(ctx), topic, late) })
 				return ctx.Err()
 			}}),
 		},
