@@ -114,13 +114,14 @@ func (t *Transport) handshake(ctx context.Context, n node, role string) (*conn, 
 	if err != nil {
 		return nil, errors.Join(err, raw.Close())
 	}
-	c.Connection, err = amqp091.Open(stream, amqp091.Config{
+	heard := &hearing{Conn: stream}
+	c.Connection, err = amqp091.Open(heard, amqp091.Config{
 		SASL: []amqp091.Authentication{auth}, Vhost: t.target.vhost, Heartbeat: t.o.Heartbeat,
 		FrameSize: amqp091.FrameSizeUnlimited, Properties: properties, Locale: "en_US",
 	})
 	if err != nil {
 		_ = raw.Close()
-		return nil, err
+		return nil, heard.why(err)
 	}
 	if !free() { // too late
 		_ = c.Close()

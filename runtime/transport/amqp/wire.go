@@ -1,9 +1,14 @@
 package amqp
 
 import (
+	"errors"
+	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/rabbitmq/amqp091-go"
 )
 
 // deadlined bounds each write, so that a peer that reads no more is noticed by
@@ -67,4 +72,27 @@ func (d *deadlined) write(b []byte) (int, error) {
 		return 0, err
 	}
 	return d.Conn.Write(b)
+}
+
+// hearing remembers why nothing more can be read. Who opens a connection may
+// only find it closed: a certificate that is refused is said after the handshake.
+type hearing struct {
+	net.Conn
+	failed atomic.Pointer[error]
+}
+
+func (h *hearing) Read(b []byte) (int, error) {
+	n, err := h.Conn.Read(b)
+	if err != nil {
+		h.failed.CompareAndSwap(nil, &err)
+	}
+	return n, err
+}
+
+// why is a better reason than that the connection is closed, if there is one.
+func (h *hearing) why(err error) error {
+	if read := h.failed.Load(); read != nil && errors.Is(err, amqp091.ErrClosed) && !errors.Is(*read, io.EOF) {
+		return *read
+	}
+	return err
 }
