@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -265,18 +266,25 @@ func nodesOf() []string { return []string{"rabbitmq3-1", "rabbitmq3-2", "rabbitm
 
 func (c *cluster) address(node string) string { return hostOf(c.T, c.own.URL(node)) }
 
-// leader asks a node for the one that leads the queue of the group.
-func (c *cluster) leader(node string) string {
+// leader asks a node for the one that leads the queue of the group. Where the
+// node that was killed had the nodes' directory, others take that over first.
+func (c *cluster) leader(node string) (found string) {
 	c.Helper()
-	for line := range strings.Lines(c.own.Exec(node, "rabbitmqctl", "-q", "--no-table-headers", "list_queues", "name", "leader")) {
-		name, leader, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		if number := strings.TrimSuffix(strings.TrimPrefix(leader, "leat3-"), "@localhost"); name == c.queue() {
-			require.Contains(c, nodesOf(), "rabbitmq3-"+number)
-			return "rabbitmq3-" + number
+	argv := c.own.Command("exec", node, "rabbitmqctl", "-q", "--no-table-headers", "list_queues", "name", "leader")
+	c.eventually("the queue has a leader", func() bool {
+		out, err := exec.CommandContext(c.Context(), argv[0], argv[1:]...).Output()
+		if err != nil {
+			return false
 		}
-	}
-	require.FailNow(c, "the queue has no leader")
-	return ""
+		for line := range strings.Lines(string(out)) {
+			name, leader, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			if number := strings.TrimSuffix(strings.TrimPrefix(leader, "leat3-"), "@localhost"); name == c.queue() {
+				found = "rabbitmq3-" + number
+			}
+		}
+		return slices.Contains(nodesOf(), found)
+	})
+	return found
 }
 
 // others are the nodes but one.
