@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,6 +49,9 @@ func (o *Options) path(name string) string {
 
 // refusedByTLS tells whether a handshake failed by what either side presented.
 func refusedByTLS(err error) bool {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" { // as package tls names an alert
+		return true
+	}
 	var (
 		verification *tls.CertificateVerificationError
 		alert        tls.AlertError
