@@ -85,14 +85,14 @@ func TestPlainWatermill(t *testing.T) {
 				tr, err := connect(url)
 				require.NoError(t, err)
 				t.Cleanup(func() { require.NoError(t, tr.Close(context.Background())) })
-				pub, sub := pubsub.NewPublisher(tr), pubsub.NewSubscriber(tr, "leat")
+				pub, sub := pubsub.NewPublisher(tr), pubsub.NewSubscriber(tr, "leat-"+topic)
 				t.Cleanup(func() {
 					require.NoError(t, pub.Close())
 					require.NoError(t, sub.Close())
 				})
 				ours, err := sub.Subscribe(t.Context(), topic)
 				require.NoError(t, err)
-				theirPub, theirSub, err := s.open(t, url, "plain")
+				theirPub, theirSub, err := s.open(t, url, "plain-"+topic)
 				require.NoError(t, err)
 				t.Cleanup(func() {
 					require.NoError(t, theirPub.Close())
