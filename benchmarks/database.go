@@ -50,6 +50,7 @@ func openDatabase(u *url.URL) (*stdsql.DB, error) {
 	c.User, c.Net, c.Addr, c.DBName = u.User.Username(), "tcp", u.Host, u.Path[1:]
 	c.Passwd, _ = u.User.Password()
 	c.InterpolateParams = true // one round trip for each statement
+	c.Params = map[string]string{"transaction_isolation": "'READ-COMMITTED'"}
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
 		return nil, err

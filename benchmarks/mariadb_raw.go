@@ -50,9 +50,8 @@ func inRawMariaDB(fn func(ctx context.Context, db *sql.DB) error) error {
 	})
 }
 
-// inTransaction runs fn at READ COMMITTED, which locks no gaps.
 func inTransaction(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}

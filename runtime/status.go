@@ -57,6 +57,7 @@ type Status struct {
 	Abandoned     int   `json:"abandoned,omitempty"` // still ran when the drain ended
 	DrainTimedOut bool  `json:"drain_timed_out,omitempty"`
 
+	partial bool // some of what it should read is left out
 	counts  [transport.Interrupted + 1]int64
 	repeats [stepSettle + 1]int64
 }
@@ -146,9 +147,11 @@ func (c *consumer) snapshot() Status {
 			s.State, s.Since, s.Why = StateBlocked, t.since, what+": "+t.text
 		}
 	}
-	if s.State == StateRunning && s.Connected {
+	if s.Connected {
 		if p, ok := c.session.c.(transport.Partial); ok {
-			if why, since := p.LeftOut(); why != "" {
+			why, since := p.LeftOut()
+			s.partial = why != ""
+			if s.partial && s.State == StateRunning {
 				s.State, s.Since, s.Why = StateBlocked, since, why
 			}
 		}
@@ -237,8 +240,9 @@ func (s *sampler) allow(now time.Time) (skipped int, ok bool) {
 }
 
 // WaitIdle returns when every consumer has started and, for as long as quiet,
-// nothing waited, was delayed or in flight in any of their groups. A transport
-// that cannot count is taken to be empty while nothing is in flight.
+// nothing waited, was delayed or in flight in any of their groups, nor was
+// anything left out that should be read. A transport that cannot count is taken
+// to be empty while nothing is in flight.
 func (r *Router) WaitIdle(ctx context.Context, quiet time.Duration) error {
 	select {
 	case <-r.ready:
@@ -276,7 +280,7 @@ func (r *Router) idle(ctx context.Context) (bool, int64) {
 	for _, c := range consumers {
 		s := c.snapshot()
 		received += s.Received
-		if s.InFlight+s.Unsettled > 0 || !s.Connected {
+		if s.InFlight+s.Unsettled > 0 || !s.Connected || s.partial {
 			return false, received
 		}
 		for _, tp := range c.topics {

@@ -30,9 +30,11 @@ const (
 // mean that the commit's answer was lost: what was written may be there.
 func (d *DB) InTx(ctx context.Context, fn func(*sql.Tx) error) error {
 	if d.Dialect != SQLite {
-		return d.Retry(ctx, func() error {
-			return inTx(ctx, d.Writer, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, fn)
-		})
+		o := &sql.TxOptions{}
+		if d.Dialect == Postgres { // MySQL would take a round trip to be told what its connections know
+			o.Isolation = sql.LevelReadCommitted
+		}
+		return d.Retry(ctx, func() error { return inTx(ctx, d.Writer, o, fn) })
 	}
 	err := retryBusy(ctx, func() error { return inTx(ctx, d.Writer, nil, fn) })
 	if err == nil {

@@ -50,7 +50,12 @@ type consumer struct {
 	gate   gate
 	tags   int64
 	odd    map[string]bool // what was warned of
+
+	sessions int       // of groups that it is in, where there are claims
+	turned   time.Time // when that changed
 }
+
+var _ transport.Partial = (*consumer)(nil)
 
 // place is where spells are, one at a time.
 type place struct {
@@ -83,6 +88,7 @@ func (t *adapter) subscribe(cfg transport.ConsumerConfig) (*consumer, error) {
 		cfg: cfg, src: src, session: t.sessions.Add(1), cancel: cancel,
 		changed: make(chan struct{}, 1), ended: make(chan struct{}),
 		spells: make(map[place]*spell), held: make(map[*message.Message]*handed), odd: make(map[string]bool),
+		turned: time.Now(),
 	}
 	c.close = once(c.leave)
 	if src.claims != nil {

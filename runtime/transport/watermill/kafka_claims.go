@@ -60,6 +60,35 @@ type claimHandler struct {
 	inFlight int
 }
 
+// Setup begins a group session, of which there is one for each topic.
+func (h *claimHandler) Setup(sess sarama.ConsumerGroupSession) error {
+	h.c.inGroup(1)
+	return h.ConsumerGroupHandler.Setup(sess)
+}
+
+// Cleanup ends it: the group is shared out anew.
+func (h *claimHandler) Cleanup(sess sarama.ConsumerGroupSession) error {
+	h.c.inGroup(-1)
+	return h.ConsumerGroupHandler.Cleanup(sess)
+}
+
+func (c *consumer) inGroup(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sessions += n
+	c.turned = time.Now()
+}
+
+// LeftOut is for the status.
+func (c *consumer) LeftOut() (why string, since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.src.claims == nil || c.sessions >= len(c.cfg.Topics) {
+		return "", time.Time{}
+	}
+	return "the group has not let it in yet, or is being shared out anew", c.turned
+}
+
 // ConsumeClaim is one spell of owning a partition. It ends with the session:
 // what runs is finished and acked still, as far as rebalanceDrain lets it.
 func (h *claimHandler) ConsumeClaim(sess sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {

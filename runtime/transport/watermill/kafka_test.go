@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leat-io/leat/internal/brokertest"
+	"github.com/leat-io/leat/runtime"
 	"github.com/leat-io/leat/runtime/transport"
 	"github.com/leat-io/leat/runtime/transport/watermill"
 )
@@ -82,4 +83,32 @@ func TestKafkaRebalance(t *testing.T) {
 			require.NoError(t, p.Close(context.Background()))
 		})
 	}
+}
+
+// TestKafkaIdle: a member that has no partitions yet is not idle, however long
+// the group takes to let it in.
+func TestKafkaIdle(t *testing.T) {
+	t.Parallel()
+	kind, err := watermill.Kafka(watermill.KafkaOptions{Brokers: hosts(brokertest.URL(t, "kafka")), Partitions: 2})
+	require.NoError(t, err)
+	topic := "t" + unique()
+	require.NoError(t, kind.Declare(t.Context(), transport.TopologyDeclare, transport.Declaration{Topic: topic}))
+	p, err := kind.OpenProducer(t.Context())
+	require.NoError(t, err)
+	const n = 10
+	for i := range n {
+		require.NoError(t, p.Publish(t.Context(), topic, message.NewMessage(fmt.Sprint(i), nil)))
+	}
+	require.NoError(t, p.Close(t.Context()))
+
+	router := runtime.NewRouter(runtime.Options{})
+	require.NoError(t, router.Consume("c", kind, topic, func(*message.Message) ([]*message.Message, error) { return nil, nil }, transport.Policy{Group: "g" + unique()}))
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- router.Run(ctx) }()
+	require.NoError(t, router.WaitIdle(ctx, 100*time.Millisecond))
+	require.Equal(t, int64(n), router.Status()[0].Count(transport.Handled))
+	stop()
+	require.NoError(t, <-ended)
 }
