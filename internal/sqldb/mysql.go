@@ -43,6 +43,7 @@ func (s *Server) mysqlConfig(u *url.URL) (*mysql.Config, error) {
 	cfg.Timeout = s.ConnectTimeout
 	cfg.ReadTimeout, cfg.WriteTimeout = s.StatementTimeout+silence, s.StatementTimeout+silence
 	cfg.InterpolateParams = true // one round trip, and nothing prepared
+	cfg.MultiStatements = true   // in one round trip too; values are escaped, whatever they hold
 	cfg.ClientFoundRows = true   // as others count: an update that changes nothing has met its row
 	cfg.MaxAllowedPacket = 0     // the server's
 	cfg.Logger = &mysql.NopLogger{}
@@ -116,6 +117,42 @@ func (c *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		}
 	}
 	return conn, nil
+}
+
+// InScripts runs a transaction that its functions begin and end by themselves,
+// in scripts: several statements in one round trip to MySQL, of which none after
+// one that fails is run. begin comes with START TRANSACTION, and rest ends with
+// COMMIT. If one of them fails, or panics, the transaction is rolled back; after
+// a conflict both run again, as in [DB.InTx].
+func (d *DB) InScripts(ctx context.Context, begin, rest func(*sql.Conn) error) error {
+	return d.Retry(ctx, func() error {
+		conn, err := connection(ctx, d.Writer, undone(ctx, begin))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return undone(ctx, rest)(conn)
+	})
+}
+
+// undone rolls back what fails. A connection on which that cannot be done is
+// closed, so that none comes back to the pool with a transaction open.
+func undone(ctx context.Context, fn func(*sql.Conn) error) func(*sql.Conn) error {
+	return func(conn *sql.Conn) (err error) {
+		clean := false
+		defer func() {
+			if !clean {
+				_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+			}
+		}()
+		if err = fn(conn); err != nil {
+			_, rolling := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+			clean = rolling == nil
+			return err
+		}
+		clean = true
+		return nil
+	}
 }
 
 // Uncommitted gives fn a connection to MySQL on which one statement, the next,

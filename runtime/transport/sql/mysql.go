@@ -128,7 +128,7 @@ func (d mysql) settle(ctx context.Context, c *consumer, src *source, ws []*work)
 			return err
 		}
 		if alone {
-			if _, alone, err = atGate(ctx, c.db, tx, src.topic, gen); err != nil {
+			if alone, err = atGate(ctx, c.db, tx, src.topic, gen); err != nil {
 				return err
 			}
 		}
@@ -145,34 +145,12 @@ func (d mysql) settle(ctx context.Context, c *consumer, src *source, ws []*work)
 	return lost, err
 }
 
-// sharedFreeMySQL ends a SELECT that shares rows and leaves out those that
-// others have locked. MariaDB reads the first comment, MySQL 8 the second.
-const sharedFreeMySQL = " /*M! LOCK IN SHARE MODE SKIP LOCKED */ /*!80001 FOR SHARE SKIP LOCKED */"
-
-// here is what a transaction finds on its connection.
-type here struct {
-	step int64 // by which the ids of one INSERT differ: each connection has a setting of its own
-	now  int64 // the database's time in microseconds
-}
-
-// atGate takes a share of the gate of a generation, and tells whether that is
-// the topic's still.
-func atGate(ctx context.Context, db *database, tx *stdsql.Tx, tp topic, gen int64) (h here, current bool, err error) {
-	now, at := int64(-1), int64(-1)
-	err = db.first(ctx, tx, "SELECT gen, @@auto_increment_increment, "+sqldb.MySQL.Now()+" FROM leat_gates WHERE topic_id = ? AND gen = ?"+sharedFreeMySQL, []any{tp.id, gen}, &at, &h.step, &h.now)
-	if err != nil || at != gen {
-		return h, false, err
-	}
-	err = db.first(ctx, tx, "SELECT gen FROM leat_topics WHERE id = ?", []any{tp.id}, &now)
-	return h, now == gen, err
-}
-
 // clean looks without locks which messages nobody waits for: one statement for
 // both would lock what it looks at.
 func (d mysql) clean(ctx context.Context, db *database, tp topic, gen int64, ids []int64) (known bool, err error) {
 	err = db.InTx(ctx, func(tx *stdsql.Tx) error {
 		var err error
-		if _, known, err = atGate(ctx, db, tx, tp, gen); err != nil || !known {
+		if known, err = atGate(ctx, db, tx, tp, gen); err != nil || !known {
 			return err
 		}
 		var unread []int64

@@ -4,12 +4,14 @@ import (
 	"context"
 	stdsql "database/sql"
 	"errors"
+	"slices"
+	"strconv"
 
 	"github.com/leat-io/leat/runtime/transport"
 )
 
-// These bound one INSERT, whose text grows with its rows. Bytes may take two
-// characters each.
+// These bound one INSERT, whose text grows with its rows, and a script. Bytes
+// may take two characters each.
 const (
 	rowsMySQL  = 500
 	bytesMySQL = 4 << 20
@@ -17,16 +19,21 @@ const (
 	argsMySQL  = 4 // of a row
 )
 
-// insert publishes to one topic after the other, in one transaction. If one of
-// them has another generation by now, it is all done again.
+// insert publishes in one transaction of two round trips: the first shares the
+// gates, the second writes and commits. If a topic has another generation by
+// now, it is all done again.
 func (d mysql) insert(ctx context.Context, p *producer, next func() []*publication) (map[string]error, error) {
 	batch := next()
+	n := 0
+	for _, pub := range batch {
+		n += len(pub.msgs)
+	}
+	n = min(n, rowsMySQL)
 	for range staleTries {
 		missing := map[string]error{}
-		topics := map[string]audience{}
-		var order []string
+		var topics []audience
 		for _, pub := range batch {
-			if _, ok := topics[pub.topic]; ok || missing[pub.topic] != nil {
+			if missing[pub.topic] != nil || slices.ContainsFunc(topics, func(tp audience) bool { return tp.name == pub.topic }) {
 				continue
 			}
 			tp, err := p.audience(ctx, pub.topic)
@@ -37,50 +44,43 @@ func (d mysql) insert(ctx context.Context, p *producer, next func() []*publicati
 			if err != nil {
 				return nil, err
 			}
-			topics[pub.topic] = tp
-			order = append(order, pub.topic)
+			topics = append(topics, tp)
 		}
-		stale := ""
-		err := p.db.InTx(ctx, func(tx *stdsql.Tx) error {
-			stale = ""
-			for _, name := range order {
-				h, ok, err := atGate(ctx, p.db, tx, topics[name].topic, topics[name].gen)
-				if err != nil {
-					return err
-				}
-				if !ok {
-					stale = name
-					return errStale
-				}
-				if err := d.insertTopic(ctx, p, tx, topics[name], h, batch); err != nil {
+		if len(topics) == 0 {
+			return missing, nil
+		}
+		var at []here
+		stale := -1
+		err := p.db.InScripts(ctx, func(conn *stdsql.Conn) (err error) {
+			if at, stale, err = atGates(ctx, p.db, conn, "START TRANSACTION", topics); err == nil && stale >= 0 {
+				err = errStale
+			}
+			return err
+		}, func(conn *stdsql.Conn) error {
+			w := &writerMySQL{db: p.db, conn: conn, parts: make([]int64, 0, n), args: make([]any, 0, argsMySQL*n)}
+			for i, tp := range topics {
+				w.topic, w.here = tp, at[i]
+				if err := d.insertTopic(ctx, p, w, batch); err != nil {
 					return err
 				}
 			}
-			return nil
+			return w.commit(ctx)
 		})
 		if !errors.Is(err, errStale) {
 			return missing, err
 		}
-		delete(p.topics, stale)
+		delete(p.topics, topics[stale].name)
 	}
 	return nil, errStale
 }
 
-func (d mysql) insertTopic(ctx context.Context, p *producer, tx *stdsql.Tx, tp audience, h here, batch []*publication) error {
-	n := 0
+func (d mysql) insertTopic(ctx context.Context, p *producer, w *writerMySQL, batch []*publication) error {
 	for _, pub := range batch {
-		if pub.topic == tp.name {
-			n += len(pub.msgs)
-		}
-	}
-	n = min(n, rowsMySQL)
-	w := &writerMySQL{db: p.db, tx: tx, topic: tp, here: h, parts: make([]int64, 0, n), args: make([]any, 0, argsMySQL*n)}
-	for _, pub := range batch {
-		if pub.topic != tp.name {
+		if pub.topic != w.topic.name {
 			continue
 		}
 		for _, m := range pub.msgs {
-			if err := w.add(ctx, p.partition(m.key, tp.partitions), m.id, m.key, m.headers, m.payload); err != nil {
+			if err := w.add(ctx, p.partition(m.key, w.topic.partitions), m); err != nil {
 				return err
 			}
 		}
@@ -88,66 +88,98 @@ func (d mysql) insertTopic(ctx context.Context, p *producer, tx *stdsql.Tx, tp a
 	return w.flush(ctx)
 }
 
-// writerMySQL writes messages and their deliveries, some at a time.
+// writerMySQL writes messages and their deliveries, as many statements in one
+// script as go into a packet.
 type writerMySQL struct {
 	db    *database
-	tx    *stdsql.Tx
+	conn  *stdsql.Conn
 	topic audience
 	here
 
-	text  []byte // the INSERT of messages; numbers as they are, the rest is in args
-	parts []int64
-	args  []any
-	bytes int
+	script []byte // what is not sent; numbers as they are, the rest is in args
+	args   []any
+	bytes  int     // of args
+	parts  []int64 // of the messages of the INSERT that the script ends with
+	size   int     // of those
 }
 
-func (w *writerMySQL) add(ctx context.Context, part int64, id, key string, headers, payload []byte) error {
-	size := len(id) + len(key) + len(headers) + len(payload)
-	if len(w.parts) == rowsMySQL || len(w.parts) > 0 && w.bytes+size > min(bytesMySQL, w.topic.packet/charsMySQL) {
+// room is how many bytes go into a script, unless one message has more.
+func (w *writerMySQL) room() int { return min(bytesMySQL, w.topic.packet/charsMySQL) }
+
+func (w *writerMySQL) add(ctx context.Context, part int64, m outgoing) error {
+	size := len(m.id) + len(m.key) + len(m.headers) + len(m.payload)
+	if len(w.parts) == rowsMySQL || len(w.parts) > 0 && w.size+size > w.room() {
 		if err := w.flush(ctx); err != nil {
 			return err
 		}
 	}
 	if len(w.parts) == 0 {
-		w.text = append(w.text[:0], "INSERT INTO "+w.db.Table("leat_messages")+" (topic_id, gen, part, published_at, uuid, `key`, headers, payload) VALUES "...)
+		if w.bytes+size > w.room() {
+			if err := w.send(ctx); err != nil {
+				return err
+			}
+		}
+		w.begin("INSERT INTO " + w.db.Table("leat_messages") + " (topic_id, gen, part, published_at, uuid, `key`, headers, payload) VALUES ")
 	} else {
-		w.text = append(w.text, ',')
+		w.script = append(w.script, ',')
 	}
-	w.text = appendNumbers(append(w.text, '('), w.topic.id, w.topic.gen, part, w.now)
-	w.text = append(w.text, ",?,?,?,?)"...)
-	w.parts = append(w.parts, part)
-	w.bytes += size
-	w.args = append(w.args, exact(id), exact(key), headers, payload) // argsMySQL
+	w.script = appendNumbers(append(w.script, '('), w.topic.id, w.topic.gen, part, w.now)
+	w.script = append(w.script, ",?,?,?,?)"...)
+	w.parts, w.size, w.bytes = append(w.parts, part), w.size+size, w.bytes+size
+	w.args = append(w.args, exact(m.id), exact(m.key), m.headers, m.payload) // argsMySQL
 	return nil
 }
 
-// flush relies on this: the ids of one INSERT that names its rows are given
-// out together, each so much above the one before as the server says.
+func (w *writerMySQL) begin(statement string) {
+	if len(w.script) > 0 {
+		w.script = append(w.script, "; "...)
+	}
+	w.script = append(w.script, statement...)
+}
+
+// flush ends an INSERT of messages, and adds that of their deliveries. It relies
+// on this: the ids of one INSERT that names its rows are given out together,
+// each so much above the one before as the server says. A message that is larger
+// than the room is sent by itself, which the driver can do without escaping it.
 func (w *writerMySQL) flush(ctx context.Context) error {
-	if len(w.parts) == 0 {
-		return nil
-	}
-	res, err := w.tx.ExecContext(ctx, string(w.text), w.args...)
-	if err != nil {
-		return err
-	}
-	id, err := res.LastInsertId()
-	if err != nil {
-		return err
-	}
-	w.text = append(w.text[:0], "INSERT INTO "+w.db.Table("leat_deliveries")+" (topic_id, group_id, part, id) VALUES "...)
-	for i, part := range w.parts {
-		for j, group := range w.topic.groups {
-			if i+j > 0 {
-				w.text = append(w.text, ',')
-			}
-			w.text = append(appendNumbers(append(w.text, '('), w.topic.id, group, part, id+int64(i)*w.step), ')')
+	if w.size > w.room() {
+		if err := w.send(ctx); err != nil {
+			return err
 		}
 	}
-	w.parts, w.args, w.bytes = w.parts[:0], w.args[:0], 0
-	if len(w.topic.groups) == 0 {
+	first := true
+	for i, part := range w.parts {
+		for _, group := range w.topic.groups {
+			if w.bytes+len(w.script) > w.room() {
+				if err := w.send(ctx); err != nil {
+					return err
+				}
+				first = true
+			}
+			if first {
+				w.begin("INSERT INTO " + w.db.Table("leat_deliveries") + " (topic_id, group_id, part, id) VALUES ")
+				first = false
+			} else {
+				w.script = append(w.script, ',')
+			}
+			w.script = appendNumbers(append(w.script, '('), w.topic.id, group, part)
+			w.script = append(strconv.AppendInt(append(w.script, ",LAST_INSERT_ID()+"...), int64(i)*w.step, 10), ')')
+		}
+	}
+	w.parts, w.size = w.parts[:0], 0
+	return nil
+}
+
+func (w *writerMySQL) send(ctx context.Context) error {
+	if len(w.script) == 0 {
 		return nil
 	}
-	_, err = w.tx.ExecContext(ctx, string(w.text))
+	_, err := w.conn.ExecContext(ctx, string(w.script), w.args...)
+	w.script, w.args, w.bytes = w.script[:0], w.args[:0], 0
 	return err
+}
+
+func (w *writerMySQL) commit(ctx context.Context) error {
+	w.begin("COMMIT")
+	return w.send(ctx)
 }

@@ -1,7 +1,6 @@
 package sql
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +49,22 @@ type publication struct {
 	done  chan error
 }
 
+// own copies the payloads, into one piece.
+func (pub *publication) own() {
+	size := 0
+	for _, m := range pub.msgs {
+		size += len(m.payload)
+	}
+	piece := make([]byte, 0, size)
+	for i := range pub.msgs {
+		if m := &pub.msgs[i]; m.payload != nil {
+			at := len(piece)
+			piece = append(piece, m.payload...)
+			m.payload = piece[at:len(piece):len(piece)]
+		}
+	}
+}
+
 // outgoing is a message as it is stored.
 type outgoing struct {
 	id, key          string
@@ -92,10 +107,11 @@ func (p *producer) Publish(ctx context.Context, topicName string, msgs ...*messa
 			continue
 		}
 		key := m.Metadata[transport.KeyHeader]
-		pub.msgs = append(pub.msgs, outgoing{m.UUID, key, encodeHeaders(m.Metadata, key), bytes.Clone(m.Payload)})
+		pub.msgs = append(pub.msgs, outgoing{m.UUID, key, encodeHeaders(m.Metadata, key), m.Payload})
 		pub.at = append(pub.at, i)
 		pub.bytes += n
 	}
+	pub.own()
 	if len(pub.msgs) > 0 {
 		err := p.enqueue(ctx, pub)
 		if some, ok := errors.AsType[*transport.PublishError](err); ok {

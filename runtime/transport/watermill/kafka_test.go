@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leat-io/leat/internal/brokertest"
-	"github.com/leat-io/leat/runtime"
 	"github.com/leat-io/leat/runtime/transport"
 	"github.com/leat-io/leat/runtime/transport/watermill"
 )
@@ -85,30 +84,38 @@ func TestKafkaRebalance(t *testing.T) {
 	}
 }
 
-// TestKafkaIdle: a member that has no partitions yet is not idle, however long
-// the group takes to let it in.
-func TestKafkaIdle(t *testing.T) {
+// TestKafkaLeftOut: a member says that it reads nothing yet, however long the
+// group takes to let it in; a run that ends when idle would end with nothing done.
+func TestKafkaLeftOut(t *testing.T) {
 	t.Parallel()
 	kind, err := watermill.Kafka(watermill.KafkaOptions{Brokers: hosts(brokertest.URL(t, "kafka")), Partitions: 2})
 	require.NoError(t, err)
-	topic := "t" + unique()
-	require.NoError(t, kind.Declare(t.Context(), transport.TopologyDeclare, transport.Declaration{Topic: topic}))
+	topics := []string{"t" + unique(), "t" + unique()}
 	p, err := kind.OpenProducer(t.Context())
 	require.NoError(t, err)
-	const n = 10
-	for i := range n {
-		require.NoError(t, p.Publish(t.Context(), topic, message.NewMessage(fmt.Sprint(i), nil)))
+	for _, topic := range topics {
+		require.NoError(t, kind.Declare(t.Context(), transport.TopologyDeclare, transport.Declaration{Topic: topic}))
+		require.NoError(t, p.Publish(t.Context(), topic, message.NewMessage(topic, nil)))
 	}
 	require.NoError(t, p.Close(t.Context()))
-
-	router := runtime.NewRouter(runtime.Options{})
-	require.NoError(t, router.Consume("c", kind, topic, func(*message.Message) ([]*message.Message, error) { return nil, nil }, transport.Policy{Group: "g" + unique()}))
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- router.Run(ctx) }()
-	require.NoError(t, router.WaitIdle(ctx, 100*time.Millisecond))
-	require.Equal(t, int64(n), router.Status()[0].Count(transport.Handled))
-	stop()
-	require.NoError(t, <-ended)
+	c, err := kind.OpenConsumer(t.Context(), transport.ConsumerConfig{
+		Topics: topics, Group: "g" + unique(), Topology: transport.TopologyOff, Span: 1 << 20, Prefetch: 100, Base: context.WithoutCancel(t.Context()),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close(context.WithoutCancel(t.Context()))) })
+	partial, ok := c.(transport.Partial)
+	require.True(t, ok)
+	why, since := partial.LeftOut()
+	require.Contains(t, why, "the group has not let it in")
+	require.WithinDuration(t, time.Now(), since, time.Minute)
+	got := 0
+	for got < len(topics) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ds, err := c.Receive(ctx, 100, 1<<20)
+		cancel()
+		require.NoError(t, err)
+		got += len(ds)
+	}
+	why, _ = partial.LeftOut()
+	require.Empty(t, why)
 }
