@@ -116,7 +116,7 @@ func (t *Transport) join(ctx context.Context, cfg transport.ConsumerConfig) (*co
 	c.metaLimit.Store(int64(t.o.CommitMetadata))
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	c.end = end
-	cl, err := t.client(append(c.options(c.spread(ctx)), kgo.WithContext(running))...)
+	cl, err := t.client(append(c.options(), kgo.WithContext(running))...)
 	if err != nil {
 		end()
 		return nil, fmt.Errorf("join group %q: %w", cfg.Group, err)
@@ -131,31 +131,22 @@ func (t *Transport) join(ctx context.Context, cfg transport.ConsumerConfig) (*co
 	return c, nil
 }
 
-// Bounds on one fetch, below and above half of what may be held.
+// Bounds on one fetch, below and above a third of what may be held.
 const (
 	smallestFetch = 1 << 20
 	largestFetch  = 50 << 20
 )
 
-// spread is how many partitions a fetch is to bring something of: handlers of
-// different partitions' keys work at once only if it does. More of each is faster
-// where they do nothing.
-func (c *consumer) spread(ctx context.Context) int32 {
-	const enough = 4
-	n := 0
-	for _, topic := range c.cfg.Topics {
-		detail, err := c.t.describe(ctx, topic)
-		if err != nil { // the client will meet it
-			return enough
-		}
-		n += len(detail.Partitions)
-	}
-	return int32(min(max(n, 1), enough))
+// fetchLimit is how much a fetch brings, of one partition if that has so much.
+// Brokers cut the last batch of each partition short, which is fetched again:
+// where batches are large, a little of each costs a third more.
+func (c *consumer) fetchLimit() int64 {
+	return min(max(c.cfg.PrefetchBytes/3, smallestFetch), largestFetch)
 }
 
-func (c *consumer) options(spread int32) []kgo.Opt {
+func (c *consumer) options() []kgo.Opt {
 	o := &c.t.o
-	fetch := int32(min(max(c.cfg.PrefetchBytes/2, smallestFetch), largestFetch))
+	fetch := int32(c.fetchLimit()) //nolint:gosec // at most largestFetch
 	opts := []kgo.Opt{
 		kgo.WithLogger(logger{c.log}),
 		kgo.ConsumerGroup(c.cfg.Group),
@@ -163,7 +154,7 @@ func (c *consumer) options(spread int32) []kgo.Opt {
 		kgo.DisableAutoCommit(),
 		kgo.RebalanceTimeout(o.RebalanceTimeout),
 		kgo.FetchMaxBytes(fetch),
-		kgo.FetchMaxPartitionBytes(max(fetch/spread, smallestFetch)),
+		kgo.FetchMaxPartitionBytes(fetch),
 		kgo.FetchMaxWait(time.Second),
 		kgo.KeepControlRecords(),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),

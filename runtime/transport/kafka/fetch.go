@@ -23,23 +23,33 @@ type fetched struct {
 // into it, so that the spell holds it as long as one of them is unsettled.
 type lump struct {
 	of     *fetched
-	open   int  // deliveries that point into it and are not settled
-	queued bool // some of it was not handed out yet
-	gone   bool // the spell holds it no more
+	bytes  int64 // of its records
+	open   int   // deliveries that point into it and are not settled
+	queued bool  // some of it was not handed out yet
+	gone   bool  // the spell holds it no more
 }
 
 // pins counts the memory that is held. While that is too much, deliveries are
 // copied out of it: then one that is stuck keeps alive some kilobytes.
 type pins struct {
 	bytes, limit int64
+	queued       int64 // of what was not handed out yet
 }
 
-func (p *pins) hold(f *fetched) *lump {
+func (p *pins) hold(f *fetched, records []*kgo.Record) *lump {
 	if f.lumps == 0 {
 		p.bytes += f.bytes
 	}
 	f.lumps++
-	return &lump{of: f, queued: true}
+	l := &lump{of: f, bytes: recordBytes(records), queued: true}
+	p.queued += l.bytes
+	return l
+}
+
+// unqueue notes that all of a lump was handed out, or never will be.
+func (p *pins) unqueue(l *lump) {
+	l.queued = false
+	p.queued -= l.bytes
 }
 
 func (p *pins) letGo(l *lump) {
@@ -53,16 +63,21 @@ func (p *pins) letGo(l *lump) {
 const pinFactor = 4
 
 // fetchBytes is what the records of a fetch have in it.
-func fetchBytes(f *kgo.Fetch) int64 {
-	n := 0
+func fetchBytes(f *kgo.Fetch) (n int64) {
 	for i := range f.Topics {
 		for j := range f.Topics[i].Partitions {
-			for _, r := range f.Topics[i].Partitions[j].Records {
-				n += len(r.Key) + len(r.Value)
-				for _, h := range r.Headers {
-					n += len(h.Key) + len(h.Value)
-				}
-			}
+			n += recordBytes(f.Topics[i].Partitions[j].Records)
+		}
+	}
+	return n
+}
+
+func recordBytes(records []*kgo.Record) int64 {
+	n := 0
+	for _, r := range records {
+		n += len(r.Key) + len(r.Value)
+		for _, h := range r.Headers {
+			n += len(h.Key) + len(h.Value)
 		}
 	}
 	return int64(n)
@@ -70,7 +85,7 @@ func fetchBytes(f *kgo.Fetch) int64 {
 
 // enqueue takes in what a fetch has brought.
 func (s *spell) enqueue(records []*kgo.Record, f *fetched) {
-	l := s.pins.hold(f)
+	l := s.pins.hold(f, records)
 	s.queue = append(s.queue, chunk{records, l})
 	s.lumps = append(s.lumps, l)
 }
@@ -82,7 +97,7 @@ func (s *spell) dequeue() (*kgo.Record, *lump) {
 	ch.records[0] = nil
 	ch.records = ch.records[1:]
 	if len(ch.records) == 0 {
-		l.queued = false
+		s.pins.unqueue(l)
 		s.queue[0] = chunk{}
 		s.queue = s.queue[1:]
 	}

@@ -17,6 +17,11 @@ func (c *consumer) Receive(ctx context.Context, limit int, maxBytes int64) ([]*t
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		if c.wantsMore() {
+			if _, err := c.poll(ctx, false); err != nil {
+				return nil, err
+			}
+		}
 		if ds, err := c.take(limit, maxBytes); len(ds) > 0 || err != nil {
 			return ds, err
 		}
@@ -29,6 +34,15 @@ func (c *consumer) Receive(ctx context.Context, limit int, maxBytes int64) ([]*t
 			return nil, err
 		}
 	}
+}
+
+// wantsMore tells whether another fetch is to be taken in before what is here is
+// handed out: one brings little more than one partition, and handlers of
+// different partitions' keys work at once only if some of each is here.
+func (c *consumer) wantsMore() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pins.queued > 0 && c.pins.queued+c.fetchLimit() <= c.cfg.PrefetchBytes
 }
 
 // turn is how many deliveries a partition gives before it is the next one's turn:

@@ -144,6 +144,9 @@ func (s *spell) checkIdle() {
 // leave begins the end: nothing more is handed out.
 func (s *spell) leave() {
 	s.leaving = true
+	for _, ch := range s.queue {
+		s.pins.unqueue(ch.lump)
+	}
 	s.queue, s.back, s.first = nil, nil, nil
 	s.checkIdle()
 }
