@@ -44,6 +44,11 @@ func calledHere(kind string) string {
 	return kind
 }
 
+// NoTransport is the error about a kind of transport that is not known.
+func (k Known) NoTransport(kind string) error {
+	return fmt.Errorf("there is no transport %q%s", clip(kind), suggestion(calledHere(kind), k.Transports))
+}
+
 // suggestion finishes a message about an unknown word: the nearest of the known ones, else all of them.
 func suggestion(word string, known []string) string {
 	if len(known) == 0 {

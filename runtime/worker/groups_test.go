@@ -16,6 +16,17 @@ func TestGroupsElsewhere(t *testing.T) {
 	require.Contains(t, p.stderr.String(), "use rabbitmqctl list_queues name messages consumers")
 }
 
+// TestBrokerFlagIsWrong: what is not known is told as in a file.
+func TestBrokerFlagIsWrong(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "", "")
+	for url, meant := range map[string]string{"rabbitmq://h": `did you mean "amqp"?`, "kafak://h": `did you mean "kafka"?`, "nothing://h": "there is: "} {
+		p := s.start("publish", "--broker", url, "orders", "{}")
+		require.NotZero(t, p.exit())
+		require.Contains(t, p.stderr.String(), meant)
+	}
+}
+
 // TestListedTransports: what a broker can do is listed as with topology: declare.
 func TestListedTransports(t *testing.T) {
 	t.Parallel()

@@ -125,7 +125,7 @@ func (t *Table) known() config.Known {
 func (t *Table) open(env Env, c config.Component) (transport.Transport, error) {
 	kind := t.transport(c.Kind)
 	if kind == nil {
-		return nil, at(c, fmt.Errorf("there is no transport %q", c.Kind))
+		return nil, at(c, t.known().NoTransport(c.Kind))
 	}
 	opened, err := kind.Open(env, c)
 	return opened, at(c, err)
