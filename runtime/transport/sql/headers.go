@@ -1,12 +1,10 @@
 package sql
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"unicode/utf8"
 
-	"github.com/tidwall/gjson"
-
+	"github.com/leat-io/leat/internal/headertext"
 	"github.com/leat-io/leat/runtime/transport"
 )
 
@@ -44,7 +42,7 @@ func encodeHeaders(headers map[string]string, key string) []byte {
 			continue
 		}
 		if !valid {
-			b = appendSized(appendSized(b, h.Name), h.Value)
+			b = headertext.AppendPair(b, h)
 			continue
 		}
 		if len(b) > 1 {
@@ -57,10 +55,6 @@ func encodeHeaders(headers map[string]string, key string) []byte {
 		return b
 	}
 	return append(b, '}')
-}
-
-func appendSized(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
 func appendQuoted(b []byte, s string) []byte {
@@ -84,9 +78,9 @@ func decodeHeaders(text, key string) transport.Headers {
 		headers = make(transport.Headers, 0, 4)
 		var ok bool
 		if text[0] == binaryHeaders {
-			headers, ok = decodePairs(headers, text[1:])
+			headers, ok = headertext.Pairs(headers, text[1:])
 		} else {
-			headers, ok = decodeJSON(headers, text)
+			headers, ok = headertext.Object(headers, text)
 		}
 		if !ok {
 			headers = append(headers[:0], transport.Header{Name: rawHeader, Value: text})
@@ -96,52 +90,4 @@ func decodeHeaders(text, key string) transport.Headers {
 		headers = append(headers, transport.Header{Name: transport.KeyHeader, Value: key})
 	}
 	return headers
-}
-
-func decodeJSON(headers transport.Headers, text string) (transport.Headers, bool) {
-	if !gjson.Valid(text) {
-		return headers, false
-	}
-	object := gjson.Parse(text)
-	if !object.IsObject() {
-		return headers, false
-	}
-	object.ForEach(func(k, v gjson.Result) bool {
-		h := transport.Header{Name: k.Str}
-		switch v.Type {
-		case gjson.String:
-			h.Value = v.Str
-		case gjson.False, gjson.True, gjson.Number, gjson.JSON:
-			h.Value = v.Raw
-		case gjson.Null:
-		}
-		headers = append(headers, h)
-		return true
-	})
-	return headers, true
-}
-
-func decodePairs(headers transport.Headers, rest string) (transport.Headers, bool) {
-	next := func() (string, bool) {
-		n, size := binary.Uvarint([]byte(rest[:min(len(rest), binary.MaxVarintLen64)]))
-		if size <= 0 || n > uint64(len(rest)-size) { //nolint:gosec // size is at most len(rest)
-			return "", false
-		}
-		end := size + int(n) //nolint:gosec // n is at most len(rest)
-		s := rest[size:end]
-		rest = rest[end:]
-		return s, true
-	}
-	for rest != "" {
-		name, ok := next()
-		if !ok {
-			return headers, false
-		}
-		value, ok := next()
-		if !ok {
-			return headers, false
-		}
-		headers = append(headers, transport.Header{Name: name, Value: value})
-	}
-	return headers, true
 }

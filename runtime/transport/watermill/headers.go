@@ -1,7 +1,6 @@
 package watermill
 
 import (
-	"encoding/binary"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/leat-io/leat/internal/headertext"
 	"github.com/leat-io/leat/runtime/transport"
 )
 
@@ -33,7 +33,7 @@ func metadataOf(headers transport.Headers) message.Metadata {
 		md[h.Name] = h.Value
 	}
 	if !plain {
-		md[noteList] = string(appendPairs(nil, headers))
+		md[noteList] = string(headertext.AppendPairs(nil, headers))
 	}
 	return md
 }
@@ -41,7 +41,7 @@ func metadataOf(headers transport.Headers) message.Metadata {
 // headersOf gives them back.
 func headersOf(md message.Metadata) transport.Headers {
 	if list, ok := md[noteList]; ok {
-		headers, _ := pairs([]byte(list))
+		headers, _ := headertext.Pairs(nil, list)
 		return headers
 	}
 	headers := slices.DeleteFunc(transport.HeadersOf(md), func(h transport.Header) bool {
@@ -60,34 +60,6 @@ func readNotes(m *message.Message, d *transport.Delivery) {
 	if at, err := strconv.ParseInt(m.Metadata[noteAt], 10, 64); err == nil {
 		d.Enqueued = time.Unix(0, at)
 	}
-}
-
-// appendPairs writes headers so that any bytes of them survive.
-func appendPairs(b []byte, headers transport.Headers) []byte {
-	for _, h := range headers {
-		for _, s := range [...]string{h.Name, h.Value} {
-			b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
-		}
-	}
-	return b
-}
-
-// pairs reads them; false if that is not what b holds.
-func pairs(b []byte) (headers transport.Headers, ok bool) {
-	next := func() (s string) {
-		n, size := binary.Uvarint(b)
-		if ok = ok && size > 0 && n <= uint64(len(b)-size); !ok { //nolint:gosec // size is at most len(b)
-			return ""
-		}
-		end := size + int(n) //nolint:gosec // n is at most len(b)
-		s, b = string(b[size:end]), b[end:]
-		return s
-	}
-	for ok = true; ok && len(b) > 0; {
-		name := next()
-		headers = append(headers, transport.Header{Name: name, Value: next()})
-	}
-	return headers, ok
 }
 
 // eventID is the id of a CloudEvent, which is unique within its source; empty

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/leat-io/leat/internal/headertext"
 	"github.com/leat-io/leat/runtime/transport"
 )
 
@@ -80,7 +81,7 @@ func repeats(headers transport.Headers) string {
 	if !again {
 		return ""
 	}
-	return base64.StdEncoding.EncodeToString(appendPairs(nil, headers))
+	return base64.StdEncoding.EncodeToString(headertext.AppendPairs(nil, headers))
 }
 
 // restored are the headers of metadata, with those back that came more than
@@ -88,7 +89,7 @@ func repeats(headers transport.Headers) string {
 func restored(md message.Metadata) transport.Headers {
 	now := headersOf(md)
 	b, err := base64.StdEncoding.DecodeString(now.Get(listHeader))
-	list, ok := pairs(b)
+	list, ok := headertext.Pairs(nil, string(b))
 	if err != nil || !ok || len(list) == 0 {
 		return now
 	}

@@ -13,8 +13,8 @@ import (
 	wmsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
-	"github.com/tidwall/gjson"
 
+	"github.com/leat-io/leat/internal/headertext"
 	"github.com/leat-io/leat/runtime/transport"
 )
 
@@ -125,7 +125,7 @@ func encodeMetadata(md message.Metadata) message.Metadata {
 	for _, h := range odd {
 		delete(md, h.Name)
 	}
-	md[binaryHeader] = base64.StdEncoding.EncodeToString(appendPairs(nil, odd))
+	md[binaryHeader] = base64.StdEncoding.EncodeToString(headertext.AppendPairs(nil, odd))
 	return md
 }
 
@@ -136,30 +136,21 @@ func decodeMetadata(text string) (headers transport.Headers) {
 	if text == "" || text == "null" {
 		return nil
 	}
-	object := gjson.Parse(text)
-	if !gjson.Valid(text) || !object.IsObject() {
+	all, ok := headertext.Object(nil, text)
+	if !ok {
 		return transport.Headers{{Name: rawHeader, Value: text}}
 	}
-	object.ForEach(func(k, v gjson.Result) bool {
-		h := transport.Header{Name: k.Str}
-		switch v.Type {
-		case gjson.String:
-			h.Value = v.Str
-		case gjson.False, gjson.True, gjson.Number, gjson.JSON:
-			h.Value = v.Raw
-		case gjson.Null:
-		}
+	for _, h := range all {
 		if h.Name == binaryHeader {
 			if b, err := base64.StdEncoding.DecodeString(h.Value); err == nil {
-				if odd, ok := pairs(b); ok {
+				if odd, ok := headertext.Pairs(nil, string(b)); ok {
 					headers = append(headers, odd...)
-					return true
+					continue
 				}
 			}
 		}
 		headers = append(headers, h)
-		return true
-	})
+	}
 	return headers
 }
 
