@@ -47,6 +47,9 @@ func watermillPostgres(times int, handle func(*message.Message) error) func(*har
 			if err != nil {
 				return err
 			}
+			if times > 100 {
+				times = 3 // to the middle of a million it would take most of an hour
+			}
 			return routed(m, n, times, topic, handle, s)
 		})
 	}

@@ -16,12 +16,13 @@ const ownedPostgres = `WITH f AS MATERIALIZED (SELECT p.part FROM leat_partition
   ON p.part = e.part AND p.epoch = e.epoch WHERE p.topic_id = ?4 AND p.group_id = ?1 ORDER BY p.part FOR SHARE OF p)`
 
 // settlePostgres has no join in its deletes, so that their plans do not depend
-// on statistics. Messages go with their only group's deliveries, while it is
+// on statistics, and intersects lists: comparing each of one with all of the
+// other is slow where they are long. Messages go with their only group's deliveries, while it is
 // the only one.
 const settlePostgres = ownedPostgres + `, d AS (DELETE FROM leat_deliveries WHERE topic_id = ?4 AND group_id = ?1
   AND part = ANY(ARRAY(SELECT part FROM f)) AND id = ANY(?5::int8[]) RETURNING id),
  t AS MATERIALIZED (SELECT ?7 AND gen = ?8 AS alone FROM leat_topics WHERE id = ?4),
- m AS (DELETE FROM leat_messages WHERE topic_id = ?4 AND id = ANY(ARRAY(SELECT d.id FROM d, t WHERE t.alone AND d.id = ANY(?6::int8[]))))
+ m AS (DELETE FROM leat_messages WHERE topic_id = ?4 AND id = ANY(ARRAY(SELECT d.id FROM d, t WHERE t.alone INTERSECT SELECT unnest(?6::int8[]))))
  SELECT ARRAY(SELECT part FROM f)::int8[], (SELECT alone FROM t)`
 
 const gateSharedPostgres = "SELECT pg_try_advisory_xact_lock_shared(?)"
