@@ -177,3 +177,11 @@ func Dead(lease, left, since time.Duration) bool {
 	sh := &share{c: &consumer{t: &Transport{o: settings{lease: lease}}}}
 	return sh.dead(left.Microseconds(), &sighting{left: left, since: time.Now().Add(-since)})
 }
+
+// ListStatements are those of PostgreSQL that take lists as long as a batch.
+func ListStatements() map[string]string {
+	return map[string]string{
+		"settle": settlePostgres, "forget": forgetPostgres, "by id": byIDPostgres, "insert": insertPostgres,
+		"delay": delayPostgres, "attempt": attemptPostgres, "clean": fmt.Sprintf(cleanPostgres, postgres{}.unread()),
+	}
+}

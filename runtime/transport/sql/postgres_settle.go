@@ -94,6 +94,7 @@ type statesPostgres struct {
 		id, due []int64
 	}
 	failed struct {
+		at       map[int64]int // by id
 		parts    []int32
 		id, due  []int64
 		attempts []int32
@@ -109,10 +110,14 @@ func (t *statesPostgres) add(c *consumer, part int32, s transport.Settlement) {
 		d.parts, d.id, d.due = append(d.parts, part), append(d.id, s.Delivery.Offset), append(d.due, due)
 	}
 	f := &t.failed
-	if i := slices.Index(f.id, s.Delivery.Offset); i >= 0 { // the later one stands
+	if i, ok := f.at[s.Delivery.Offset]; ok { // the later one stands
 		f.due[i], f.attempts[i], f.first[i], f.class[i] = due, int32(s.Attempts), firstFailure(s), []byte(s.LastError) //nolint:gosec // attempts are few
 		return
 	}
+	if f.at == nil {
+		f.at = map[int64]int{}
+	}
+	f.at[s.Delivery.Offset] = len(f.id)
 	f.parts, f.id, f.due = append(f.parts, part), append(f.id, s.Delivery.Offset), append(f.due, due)
 	f.attempts, f.first, f.class = append(f.attempts, int32(s.Attempts)), append(f.first, firstFailure(s)), append(f.class, []byte(s.LastError)) //nolint:gosec // attempts are few
 }
