@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -55,7 +56,7 @@ func TestScripts(t *testing.T) {
 		"connection lost": {do(begin), func(c *sql.Conn) error {
 			var id int64
 			require.NoError(t, c.QueryRowContext(t.Context(), add("a")+"; SELECT CONNECTION_ID()").Scan(&id))
-			_, err := other.ExecContext(t.Context(), "KILL ?", id)
+			_, err := other.ExecContext(t.Context(), fmt.Sprint("KILL ", id))
 			require.NoError(t, err)
 			return do("COMMIT")(c)
 		}, "connection"},
