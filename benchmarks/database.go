@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	stdsql "database/sql"
+	"database/sql/driver"
 	"errors"
 	"net/url"
 	"strings"
@@ -50,12 +51,22 @@ func openDatabase(u *url.URL) (*stdsql.DB, error) {
 	c.User, c.Net, c.Addr, c.DBName = u.User.Username(), "tcp", u.Host, u.Path[1:]
 	c.Passwd, _ = u.User.Password()
 	c.InterpolateParams = true // one round trip for each statement
-	c.Params = map[string]string{"transaction_isolation": "'READ-COMMITTED'"}
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
 		return nil, err
 	}
-	return stdsql.OpenDB(connector), nil
+	return stdsql.OpenDB(readCommitted{connector}), nil
+}
+
+// readCommitted has each connection lock no gaps.
+type readCommitted struct{ driver.Connector }
+
+func (c readCommitted) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err == nil {
+		_, err = conn.(driver.ExecerContext).ExecContext(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", nil)
+	}
+	return conn, err
 }
 
 // openLeat makes the transport of a database.

@@ -106,11 +106,7 @@ func (l *linter) kind(c Component, what string, known []string) {
 		l.errs.add(c.node.at, c.path, "%s: the value of the reference names no %s there is; there is: %s", c.path, what, listed(known))
 		return
 	}
-	word := c.Kind
-	if what == "transport" || what == "store" {
-		word = calledHere(word)
-	}
-	l.errs.add(c.node.at, c.path, "%s: there is no %s %q%s", c.path, what, clip(c.Kind), suggestion(word, known))
+	l.errs.add(c.node.at, c.path, "%s: %s", c.path, unknownKind(what, c.Kind, known))
 }
 
 // serviceName checks the name that groups begin with, and warns where services would share groups named worker.*.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -46,7 +47,16 @@ func calledHere(kind string) string {
 
 // NoTransport is the error about a kind of transport that is not known.
 func (k Known) NoTransport(kind string) error {
-	return fmt.Errorf("there is no transport %q%s", clip(kind), suggestion(calledHere(kind), k.Transports))
+	return errors.New(unknownKind("transport", kind, k.Transports))
+}
+
+// unknownKind says that there is no such kind of something, and which was meant.
+func unknownKind(what, kind string, known []string) string {
+	word := kind
+	if what == "transport" || what == "store" {
+		word = calledHere(word)
+	}
+	return fmt.Sprintf("there is no %s %q%s", what, clip(kind), suggestion(word, known))
 }
 
 // suggestion finishes a message about an unknown word: the nearest of the known ones, else all of them.

@@ -116,6 +116,10 @@ func (r *Router) Status() []Status {
 	return out
 }
 
+// leftOutGrace is how long something may be left out, as in each rebalance,
+// before that is a state.
+const leftOutGrace = 3 * time.Second
+
 func (c *consumer) snapshot() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +155,7 @@ func (c *consumer) snapshot() Status {
 		if p, ok := c.session.c.(transport.Partial); ok {
 			why, since := p.LeftOut()
 			s.partial = why != ""
-			if s.partial && s.State == StateRunning {
+			if s.partial && s.State == StateRunning && time.Since(since) >= leftOutGrace {
 				s.State, s.Since, s.Why = StateBlocked, since, why
 			}
 		}

@@ -123,7 +123,8 @@ func (c *mysqlConnector) Connect(ctx context.Context) (driver.Conn, error) {
 // in scripts: several statements in one round trip to MySQL, of which none after
 // one that fails is run. begin comes with START TRANSACTION, and rest ends with
 // COMMIT. If one of them fails, or panics, the transaction is rolled back; after
-// a conflict both run again, as in [DB.InTx].
+// a conflict both run again, as in [DB.InTx]. An error may mean that the answer
+// was lost, as there: a server goes on with a script whose client has gone.
 func (d *DB) InScripts(ctx context.Context, begin, rest func(*sql.Conn) error) error {
 	return d.Retry(ctx, func() error {
 		conn, err := connection(ctx, d.Writer, undone(ctx, begin))
@@ -156,7 +157,8 @@ func undone(ctx context.Context, fn func(*sql.Conn) error) func(*sql.Conn) error
 }
 
 // Uncommitted gives fn a connection to MySQL on which one statement, the next,
-// also sees what others have written and not committed.
+// also sees what others have written and not committed. fn must run one, or
+// fail.
 func (d *DB) Uncommitted(ctx context.Context, fn func(*sql.Conn) error) error {
 	conn, err := connection(ctx, d.Reader, func(conn *sql.Conn) error {
 		_, err := conn.ExecContext(ctx, "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")

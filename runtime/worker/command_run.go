@@ -11,7 +11,7 @@ type runCommand struct {
 	logFlags
 
 	Instance  string        `env:"LEAT_INSTANCE" placeholder:"NAME" help:"Name of this process. A set one takes back at once after a restart what it held; no two may share it."`
-	UntilIdle time.Duration `placeholder:"DURATION" help:"Stop when nothing was waiting, parked or delayed for so long."`
+	UntilIdle time.Duration `placeholder:"DURATION" help:"Stop when nothing was waiting, parked or delayed for so long, and all that is to be read can be."`
 }
 
 // Run consumes until ctx ends, or until nothing is left to do.

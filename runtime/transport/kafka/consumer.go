@@ -31,6 +31,7 @@ type consumer struct {
 	log   *slog.Logger
 	end   context.CancelFunc // of the client, whatever it does
 	bombs *inflater
+	size  *sizer
 
 	turn chan struct{} // held to poll, or to change which partitions are ours
 	tell chan struct{} // held to commit
@@ -111,6 +112,7 @@ func (t *Transport) join(ctx context.Context, cfg transport.ConsumerConfig) (*co
 		turn: make(chan struct{}, 1), tell: make(chan struct{}, 1), hurry: make(chan struct{}, 1), over: make(chan struct{}), made: make(chan struct{}), in: make(chan struct{}, 1), out: make(chan error, 1),
 		crowd: max(4*cfg.Prefetch, 2048), left: map[string][]int32{},
 		pins:  pins{limit: pinFactor * cfg.PrefetchBytes},
+		size:  newSizer(cfg.PrefetchBytes),
 		bombs: &inflater{Decompressor: bounded, limit: int64(t.o.MaxBatchBytes)},
 	}
 	c.metaLimit.Store(int64(t.o.CommitMetadata))
@@ -131,35 +133,21 @@ func (t *Transport) join(ctx context.Context, cfg transport.ConsumerConfig) (*co
 	return c, nil
 }
 
-// Bounds on one fetch, below and above a third of what may be held.
-const (
-	smallestFetch = 1 << 20
-	largestFetch  = 50 << 20
-)
-
-// fetchLimit is how much a fetch brings, of one partition if that has so much.
-// Brokers cut the last batch of each partition short, which is fetched again:
-// where batches are large, a little of each costs a third more.
-func (c *consumer) fetchLimit() int64 {
-	return min(max(c.cfg.PrefetchBytes/3, smallestFetch), largestFetch)
-}
-
 func (c *consumer) options() []kgo.Opt {
 	o := &c.t.o
-	fetch := int32(c.fetchLimit()) //nolint:gosec // at most largestFetch
 	opts := []kgo.Opt{
 		kgo.WithLogger(logger{c.log}),
 		kgo.ConsumerGroup(c.cfg.Group),
 		kgo.ConsumeTopics(c.cfg.Topics...),
 		kgo.DisableAutoCommit(),
 		kgo.RebalanceTimeout(o.RebalanceTimeout),
-		kgo.FetchMaxBytes(fetch),
-		kgo.FetchMaxPartitionBytes(fetch),
+		kgo.FetchMaxBytes(c.size.told),
+		kgo.FetchMaxPartitionBytes(c.size.told),
 		kgo.FetchMaxWait(time.Second),
 		kgo.KeepControlRecords(),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.WithDecompressor(c.bombs),
-		kgo.WithHooks(hooks{c}),
+		kgo.WithHooks(hooks{c}, c.size),
 		kgo.OnOffsetsFetched(c.offsetsFetched),
 		kgo.AdjustFetchOffsetsFn(c.assigned),
 		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) {

@@ -23,9 +23,8 @@ type fetched struct {
 // into it, so that the spell holds it as long as one of them is unsettled.
 type lump struct {
 	of     *fetched
-	bytes  int64 // of its records
+	queued int64 // memory of its records while some were not handed out yet, else 0
 	open   int   // deliveries that point into it and are not settled
-	queued bool  // some of it was not handed out yet
 	gone   bool  // the spell holds it no more
 }
 
@@ -33,23 +32,26 @@ type lump struct {
 // copied out of it: then one that is stuck keeps alive some kilobytes.
 type pins struct {
 	bytes, limit int64
-	queued       int64 // of what was not handed out yet
+	queued       int64 // memory of what was not handed out yet, with what it takes beside its bytes
 }
 
+// recordSize is about what a record takes beside its bytes.
+const recordSize = 176
+
 func (p *pins) hold(f *fetched, records []*kgo.Record) *lump {
-	if f.lumps == 0 {
-		p.bytes += f.bytes
-	}
+	bytes := recordBytes(records)
+	f.bytes += bytes
 	f.lumps++
-	l := &lump{of: f, bytes: recordBytes(records), queued: true}
-	p.queued += l.bytes
+	p.bytes += bytes
+	l := &lump{of: f, queued: bytes + recordSize*int64(len(records))}
+	p.queued += l.queued
 	return l
 }
 
 // unqueue notes that all of a lump was handed out, or never will be.
 func (p *pins) unqueue(l *lump) {
-	l.queued = false
-	p.queued -= l.bytes
+	p.queued -= l.queued
+	l.queued = 0
 }
 
 func (p *pins) letGo(l *lump) {
@@ -61,16 +63,6 @@ func (p *pins) letGo(l *lump) {
 
 // pinFactor is how many times prefetch_bytes may be held in fetches.
 const pinFactor = 4
-
-// fetchBytes is what the records of a fetch have in it.
-func fetchBytes(f *kgo.Fetch) (n int64) {
-	for i := range f.Topics {
-		for j := range f.Topics[i].Partitions {
-			n += recordBytes(f.Topics[i].Partitions[j].Records)
-		}
-	}
-	return n
-}
 
 func recordBytes(records []*kgo.Record) int64 {
 	n := 0
@@ -106,7 +98,7 @@ func (s *spell) dequeue() (*kgo.Record, *lump) {
 
 // unpin lets go of a lump that nothing points into any more.
 func (s *spell) unpin(l *lump) {
-	if l == nil || l.gone || l.queued || l.open > 0 {
+	if l == nil || l.gone || l.queued > 0 || l.open > 0 {
 		return
 	}
 	s.pins.letGo(l)

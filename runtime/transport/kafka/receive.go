@@ -42,7 +42,7 @@ func (c *consumer) Receive(ctx context.Context, limit int, maxBytes int64) ([]*t
 func (c *consumer) wantsMore() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.pins.queued > 0 && c.pins.queued+c.fetchLimit() <= c.cfg.PrefetchBytes
+	return c.pins.queued > 0 && c.pins.queued+c.size.want <= c.cfg.PrefetchBytes
 }
 
 // turn is how many deliveries a partition gives before it is the next one's turn:
@@ -116,7 +116,6 @@ func (c *consumer) poll(ctx context.Context, wait bool) (idle bool, err error) {
 		return false, ctx.Err()
 	}
 	defer func() { <-c.turn }()
-	c.bombs.grown.Store(0)
 	fetches := c.cl.PollFetches(nil) //nolint:staticcheck,contextcheck // without a context it does not wait
 	if len(fetches) == 0 {
 		if !wait {
@@ -127,9 +126,11 @@ func (c *consumer) poll(ctx context.Context, wait bool) (idle bool, err error) {
 		if !c.mayWait(cancel) {
 			return false, nil
 		}
+		c.bombs.grown.Store(0) // it was thrown away, or is on its way here
 		fetches = c.cl.PollFetches(waiting)
 		c.waited()
 	}
+	c.bombs.grown.Store(0)        // it is taken
 	return false, c.sort(fetches) //nolint:contextcheck // what it may begin outlives this call
 }
 
@@ -164,8 +165,9 @@ func (c *consumer) sort(fetches kgo.Fetches) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var failed error
+	before := c.pins.queued
 	for i := range fetches {
-		from := &fetched{bytes: fetchBytes(&fetches[i])}
+		from := &fetched{}
 		for j := range fetches[i].Topics {
 			ft := &fetches[i].Topics[j]
 			for k := range ft.Partitions {
@@ -187,6 +189,7 @@ func (c *consumer) sort(fetches kgo.Fetches) error {
 			}
 		}
 	}
+	c.size.learn(c.cl, c.pins.queued-before)
 	if failed != nil && c.err == nil {
 		c.err = failed
 	}

@@ -272,6 +272,12 @@ func TestBombs(t *testing.T) {
 	t.Parallel()
 	w, _ := fake(t, 2)
 	w.o.MaxBatchBytes = 4 << 20
+	early := w.join(w.connect())
+	idle, err := kafka.PollOnce(within(t), early, 1)
+	require.NoError(t, err)
+	require.True(t, idle)
+	require.EqualValues(t, 1, kafka.Inflated(early), "a poll that takes nothing makes no room")
+	require.NoError(t, early.Close(within(t)))
 	bomber, err := kgo.NewClient(kgo.SeedBrokers(w.o.Brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchCompression(kgo.ZstdCompression()), kgo.ProducerBatchMaxBytes(64<<20), kgo.BrokerMaxWriteBytes(100<<20), kgo.MaxBufferedBytes(1<<30))
 	require.NoError(t, err)

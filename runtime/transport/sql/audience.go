@@ -5,7 +5,6 @@ import (
 	stdsql "database/sql"
 	"errors"
 
-	"github.com/leat-io/leat/internal/sqldb"
 	"github.com/leat-io/leat/runtime/transport"
 )
 
@@ -15,7 +14,6 @@ type audience struct {
 
 	gen    int64
 	groups []int64
-	packet int // bytes of a statement at most; 0: no matter
 }
 
 // staleTries bounds how often a publisher learns of another generation in one
@@ -64,8 +62,5 @@ func findAudience(ctx context.Context, db *database, tx *stdsql.Tx, name string)
 		a.groups = append(a.groups, id)
 		return err
 	})
-	if err == nil && db.Dialect == sqldb.MySQL {
-		err = db.first(ctx, tx, "SELECT @@max_allowed_packet", nil, &a.packet)
-	}
 	return a, err
 }

@@ -82,7 +82,7 @@ func rangeMySQL(slot int, j *job, condition string, limit int) string {
 		slot, deliveriesMark, j.s.src.id, j.s.src.group, j.s.part, condition, limit)
 }
 
-// queryer is a pool, or one of its connections.
+// queryer is a pool, one of its connections, or a transaction.
 type queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*stdsql.Rows, error)
 }

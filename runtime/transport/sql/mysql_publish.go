@@ -16,7 +16,8 @@ const (
 	rowsMySQL  = 500
 	bytesMySQL = 4 << 20
 	charsMySQL = 3
-	argsMySQL  = 4 // of a row
+	argsMySQL  = 4  // of a row
+	quoteMySQL = 10 // characters that each takes beside its bytes
 )
 
 // insert publishes in one transaction of two round trips: the first shares the
@@ -50,9 +51,9 @@ func (d mysql) insert(ctx context.Context, p *producer, next func() []*publicati
 			return missing, nil
 		}
 		var at []here
-		stale := -1
+		var stale []string
 		err := p.db.InScripts(ctx, func(conn *stdsql.Conn) (err error) {
-			if at, stale, err = atGates(ctx, p.db, conn, "START TRANSACTION", topics); err == nil && stale >= 0 {
+			if at, stale, err = atGates(ctx, p.db, conn, "START TRANSACTION", topics); err == nil && len(stale) > 0 {
 				err = errStale
 			}
 			return err
@@ -69,7 +70,9 @@ func (d mysql) insert(ctx context.Context, p *producer, next func() []*publicati
 		if !errors.Is(err, errStale) {
 			return missing, err
 		}
-		delete(p.topics, topics[stale].name)
+		for _, name := range stale {
+			delete(p.topics, name)
+		}
 	}
 	return nil, errStale
 }
@@ -103,18 +106,22 @@ type writerMySQL struct {
 	size   int     // of those
 }
 
-// room is how many bytes go into a script, unless one message has more.
-func (w *writerMySQL) room() int { return min(bytesMySQL, w.topic.packet/charsMySQL) }
+// room is how many bytes go into a script, unless one message has more: a longer
+// one would be prepared, which several statements cannot be.
+func (w *writerMySQL) room() int { return min(bytesMySQL, w.packet/charsMySQL) }
+
+// full tells whether so many bytes more are too many.
+func (w *writerMySQL) full(more int) bool { return len(w.script)+w.bytes+more > w.room() }
 
 func (w *writerMySQL) add(ctx context.Context, part int64, m outgoing) error {
-	size := len(m.id) + len(m.key) + len(m.headers) + len(m.payload)
-	if len(w.parts) == rowsMySQL || len(w.parts) > 0 && w.size+size > w.room() {
+	size := len(m.id) + len(m.key) + len(m.headers) + len(m.payload) + argsMySQL*quoteMySQL
+	if len(w.parts) == rowsMySQL || len(w.parts) > 0 && w.full(size) {
 		if err := w.flush(ctx); err != nil {
 			return err
 		}
 	}
 	if len(w.parts) == 0 {
-		if w.bytes+size > w.room() {
+		if w.full(size) {
 			if err := w.send(ctx); err != nil {
 				return err
 			}
@@ -150,7 +157,7 @@ func (w *writerMySQL) flush(ctx context.Context) error {
 	first := true
 	for i, part := range w.parts {
 		for _, group := range w.topic.groups {
-			if w.bytes+len(w.script) > w.room() {
+			if w.full(0) {
 				if err := w.send(ctx); err != nil {
 					return err
 				}

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leat-io/leat/internal/brokertest"
 	"github.com/leat-io/leat/runtime/transport"
 )
 
@@ -48,4 +49,40 @@ func TestScriptsOfAnySize(t *testing.T) {
 		}
 		require.NoError(t, c.Close(t.Context()))
 	}
+}
+
+// TestScriptsFitThePacket: no script is longer than the server takes, also when
+// all is escaped to twice its size, and when the limit has become lower.
+func TestScriptsFitThePacket(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "mysql", brokertest.Start(t, "mariadb").URL("mariadb"))
+	tr := w.open(t)
+	p := produce(t, tr)
+	all := 0
+	for _, of := range []struct{ packet, n, size, groups int }{
+		{16 << 20, 1, 1, 0},
+		{4 << 20, 1000, 2786, 0},
+		{4 << 20, 1000, 2616, 1},
+		{1 << 20, 1000, 689, 0},
+		{1 << 20, 1000, 519, 1},
+		{1 << 20, 20_000, 1, 0},
+		{1 << 20, 3, 340 << 10, 2},
+		{1 << 20, 2, 900 << 10, 1},
+	} {
+		w.do(t, fmt.Sprint("SET GLOBAL max_allowed_packet = ", of.packet))
+		w.disconnect(t)
+		topic := fmt.Sprint("t", all)
+		for g := range of.groups {
+			require.NoError(t, tr.Declare(t.Context(), transport.TopologyDeclare, transport.Declaration{Topic: topic, Group: fmt.Sprint("g", g)}))
+		}
+		for _, to := range []string{topic, "again"} { // the latter is known from when the limit was another
+			msgs := make([]*message.Message, of.n)
+			for i := range msgs {
+				msgs[i] = message.NewMessage(fmt.Sprint(i), []byte(strings.Repeat("\"", of.size)))
+			}
+			require.NoError(t, p.Publish(t.Context(), to, msgs...), "%+v", of)
+			all += of.n
+		}
+	}
+	require.Equal(t, all, w.count(t, "leat_messages"))
 }

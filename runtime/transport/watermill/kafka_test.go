@@ -84,8 +84,8 @@ func TestKafkaRebalance(t *testing.T) {
 	}
 }
 
-// TestKafkaLeftOut: a member says that it reads nothing yet, however long the
-// group takes to let it in; a run that ends when idle would end with nothing done.
+// TestKafkaLeftOut: a member that has been let in by the group of each topic
+// leaves nothing out.
 func TestKafkaLeftOut(t *testing.T) {
 	t.Parallel()
 	kind, err := watermill.Kafka(watermill.KafkaOptions{Brokers: hosts(brokertest.URL(t, "kafka")), Partitions: 2})
@@ -103,19 +103,13 @@ func TestKafkaLeftOut(t *testing.T) {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close(context.WithoutCancel(t.Context()))) })
-	partial, ok := c.(transport.Partial)
-	require.True(t, ok)
-	why, since := partial.LeftOut()
-	require.Contains(t, why, "the group has not let it in")
-	require.WithinDuration(t, time.Now(), since, time.Minute)
-	got := 0
-	for got < len(topics) {
+	for got := 0; got < len(topics); {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		ds, err := c.Receive(ctx, 100, 1<<20)
 		cancel()
 		require.NoError(t, err)
 		got += len(ds)
 	}
-	why, _ = partial.LeftOut()
+	why, _ := c.(transport.Partial).LeftOut() //nolint:forcetypeassert // it is ours
 	require.Empty(t, why)
 }
