@@ -189,7 +189,7 @@ func (c *consumer) sort(fetches kgo.Fetches) error {
 			}
 		}
 	}
-	c.size.learn(c.cl, c.pins.queued-before)
+	c.size.learn(c.cl, c.pins.queued-before, len(c.spells))
 	if failed != nil && c.err == nil {
 		c.err = failed
 	}

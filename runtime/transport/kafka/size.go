@@ -6,7 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Bounds on what the fetches of a moment come to, below and above a third of
+// Bounds on what the fetches of a moment come to, below and above a part of
 // what may be held, and on one of them.
 const (
 	smallestFetch = 1 << 20
@@ -22,7 +22,8 @@ const (
 // each partition short, which is fetched again: where batches are large, a little
 // of each costs a third more.
 type sizer struct {
-	want int64 // bytes of memory
+	held int64 // bytes that may be held
+	want int64 // bytes of memory in the fetches of a moment
 	told int32 // what the client was told last
 
 	mu      sync.Mutex
@@ -32,8 +33,20 @@ type sizer struct {
 }
 
 func newSizer(prefetchBytes int64) *sizer {
-	want := min(max(prefetchBytes/3, smallestFetch), largestFetch)
-	return &sizer{want: want, told: int32(want), brokers: map[int32]bool{}}
+	s := &sizer{held: prefetchBytes, brokers: map[int32]bool{}}
+	s.share(0)
+	s.told = int32(s.want) //nolint:gosec // at most largestFetch
+	return s
+}
+
+// share has several partitions be at hand at a time, where there are several:
+// handlers of different partitions' keys work at once only then.
+func (s *sizer) share(partitions int) {
+	parts := int64(3)
+	if partitions == 1 {
+		parts = 2
+	}
+	s.want = min(max(s.held/parts, smallestFetch), largestFetch)
 }
 
 var _ kgo.HookFetchBatchRead = (*sizer)(nil)
@@ -46,11 +59,12 @@ func (s *sizer) OnFetchBatchRead(from kgo.BrokerMetadata, _ string, _ int32, m k
 	s.brokers[from.NodeID] = true
 }
 
-// learn takes in what the records of a poll need, and tells the client of
-// another size if that is much different.
-func (s *sizer) learn(cl *kgo.Client, memory int64) {
+// learn takes in what the records of a poll need, and how many partitions are
+// read, and tells the client of another size if that is much different.
+func (s *sizer) learn(cl *kgo.Client, memory int64, partitions int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.share(partitions)
 	s.memory += memory
 	if s.memory == 0 || s.stored == 0 {
 		return
