@@ -24,6 +24,7 @@ type hardy struct {
 	mu      sync.Mutex
 	came    map[string]int
 	sure    map[string]bool // acked while it was ours
+	told    map[string]bool // acked as it was taken from us: it may come again, or not
 	unsure  map[string]bool // may have been published twice
 	again   []string        // came though it was surely acked
 	changed chan struct{}
@@ -35,7 +36,7 @@ func (s *stream) hardy() *hardy {
 	s.hurt = true
 	h := &hardy{
 		stream: s, m: s.join(s.tr),
-		came: map[string]int{}, sure: map[string]bool{}, unsure: map[string]bool{}, changed: make(chan struct{}, 1),
+		came: map[string]int{}, sure: map[string]bool{}, told: map[string]bool{}, unsure: map[string]bool{}, changed: make(chan struct{}, 1),
 	}
 	h.m.gone = true // it is closed here
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
@@ -120,7 +121,11 @@ func (h *hardy) work(ctx context.Context, c transport.Consumer) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, d := range ds {
-		if err == nil && !d.Assignment.Revoked() {
+		switch {
+		case err != nil:
+		case d.Assignment.Revoked():
+			h.told[d.ID] = true
+		default:
 			h.sure[d.ID] = true
 		}
 	}
@@ -195,7 +200,7 @@ func (h *hardy) await(want []string) {
 	defer cancel()
 	for {
 		h.mu.Lock()
-		missing := slices.DeleteFunc(slices.Clone(want), func(id string) bool { return h.sure[id] })
+		missing := slices.DeleteFunc(slices.Clone(want), func(id string) bool { return h.sure[id] || h.told[id] })
 		h.mu.Unlock()
 		if len(missing) == 0 {
 			return
@@ -216,7 +221,9 @@ func (h *hardy) finished(want []string) {
 	h.stop()
 	next := h.join(h.connect())
 	if h.caps.StableCoordinates { // else an ack may have been lost on its way
-		next.quiet()
+		for _, id := range next.leftovers() {
+			require.True(h, h.told[id] && !h.sure[id], "%s was acked, and came again", id)
+		}
 		require.Empty(h, h.again, "came again after their ack")
 	}
 	h.mu.Lock()

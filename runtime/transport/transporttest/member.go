@@ -101,6 +101,22 @@ func (m *member) quiet() {
 	require.ErrorIs(m.r, err, context.DeadlineExceeded)
 }
 
+// leftovers takes and acks what comes until it is quiet.
+func (m *member) leftovers() (all []string) {
+	m.r.Helper()
+	for {
+		ctx, cancel := context.WithTimeout(m.r.Context(), m.r.o.Quiet)
+		ds, err := m.Receive(ctx, maxLimit, maxBytes)
+		cancel()
+		if len(ds) == 0 {
+			require.ErrorIs(m.r, err, context.DeadlineExceeded)
+			return all
+		}
+		all = append(all, ids(ds)...)
+		m.settle(transport.Ack, ds...)
+	}
+}
+
 func (m *member) settle(v transport.Verdict, ds ...*transport.Delivery) {
 	m.r.Helper()
 	require.NoError(m.r, m.tell(settlements(v, ds...)), "settle %s", v)
